@@ -1,0 +1,7 @@
+//! diglot: a two-way interpreter between the protocols of coding agents.
+//!
+//! The layers point one way: `wire ← mappings ← translate ← session → peer`, and `cli` above all of them.
+//! `wire`, `mappings` and `translate` do no I/O, read no clock and know no async runtime, so that a
+//! conversation is a pure function of its events.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The `diglot` program.
+
+fn main() {}

@@ -320,7 +320,7 @@ mod tests {
             "title = \"X\"\nprotocol = \"acp\"\nhint = \"h\"\ncommand = \"a\"\nunset = [\"A\"]\nenv.A = \"1\"\n",
         ] {
             let error = Mappings::with_overrides([("agents/x.toml", text)])
-                .unwrap_err()
+                .expect_err("refused")
                 .to_string();
             assert!(error.contains("agents/x.toml"), "{error}");
         }

@@ -200,7 +200,6 @@ fn status(raw: Option<&RawStatus>) -> Result<Status, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::mappings::Mappings;
 
     fn code(reason: &str, status: Option<u16>) -> i32 {
@@ -295,7 +294,7 @@ mod tests {
             let text =
                 format!("[[error]]\nstatus = {status}\ncode = 1\nmessage = \"m\"\nhint = \"h\"\n");
             let error = Mappings::with_overrides([("errors.toml", text.as_str())])
-                .unwrap_err()
+                .expect_err("refused")
                 .to_string();
             assert!(
                 error.contains("errors.toml") && error.contains("4xx"),

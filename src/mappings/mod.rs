@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn a_wrong_value_is_named_with_file_line_key_and_what_was_expected() {
         let error = with("tools.toml", "[tool.Bash]\nkind = \"run\"\n")
-            .unwrap_err()
+            .expect_err("refused")
             .to_string();
         for part in ["tools.toml", "line 2", "kind", "`run`", "`execute`"] {
             assert!(error.contains(part), "{part} is missing in: {error}");
@@ -271,7 +271,7 @@ mod tests {
             "modes.toml",
             "[[mode]]\nid = \"x\"\nname = \"X\"\nlabel = \"?\"\n",
         )
-        .unwrap_err()
+        .expect_err("refused")
         .to_string();
         for part in ["modes.toml", "line 4", "`label`", "`description`"] {
             assert!(error.contains(part), "{part} is missing in: {error}");
@@ -284,7 +284,7 @@ mod tests {
             "permissions.toml",
             "[phrase]\ndirectories = \"Allow {dir}\"\n",
         )
-        .unwrap_err();
+        .expect_err("refused");
         assert_eq!(
             error,
             MappingError::Value {
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_table_is_refused_with_the_names_there_are() {
         for file in ["tool.toml", "agents/a/b.toml", "agents/.toml", "acp.toml"] {
-            let error = with(file, "").unwrap_err();
+            let error = with(file, "").expect_err("refused");
             assert_eq!(error, MappingError::UnknownFile { file: file.into() });
             assert!(error.to_string().contains("stop_reasons.toml"), "{error}");
         }

@@ -545,7 +545,7 @@ mod tests {
         }
         let text = "[[plan]]\nlabel = \"Yes\"\nkind = \"allow_once\"\n";
         let error = Mappings::with_overrides([("permissions.toml", text)])
-            .unwrap_err()
+            .expect_err("refused")
             .to_string();
         assert!(error.contains("`mode`"), "{error}");
     }

@@ -411,7 +411,7 @@ mod tests {
             "[[rule]]\nstop = \"done\"\n",
         ] {
             let error = Mappings::with_overrides([("stop_reasons.toml", text)])
-                .unwrap_err()
+                .expect_err("refused")
                 .to_string();
             assert!(error.contains("stop_reasons.toml"), "{error}");
         }

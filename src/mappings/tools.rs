@@ -560,7 +560,7 @@ mod tests {
             file: "tools.toml",
             text: "[tool.X]\npath = \"p\"\ncontent = \"diff_write\"\n",
         };
-        let error = Tools::read(&[source]).unwrap_err().to_string();
+        let error = Tools::read(&[source]).expect_err("refused").to_string();
         assert!(error.contains("tool.X.new"), "{error}");
     }
 

@@ -5,3 +5,5 @@
 //! conversation is a pure function of its events.
 
 #![forbid(unsafe_code)]
+
+pub mod wire;

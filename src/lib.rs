@@ -6,4 +6,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod mappings;
+pub mod translate;
 pub mod wire;

@@ -61,9 +61,7 @@ struct RawMeta<'a> {
 }
 
 fn part<'a, T: Deserialize<'a> + Default>(raw: Raw<'a>) -> T {
-    raw.filter(|r| r.get().starts_with('{'))
-        .and_then(|r| serde_json::from_str(r.get()).ok())
-        .unwrap_or_default()
+    raw.filter(|r| r.get().starts_with('{')).and_then(|r| serde_json::from_str(r.get()).ok()).unwrap_or_default()
 }
 
 impl ClientCapabilities {
@@ -473,9 +471,7 @@ impl<'a> ToolCallContent<'a> {
     /// A text block.
     #[must_use]
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
-        Self::Content {
-            content: ContentBlock::Text { text: text.into() },
-        }
+        Self::Content { content: ContentBlock::Text { text: text.into() } }
     }
 }
 
@@ -595,7 +591,13 @@ mod tests {
             PermissionOutcome::Selected { option_id: "a".into(), reason: Some("no".into()) }
         );
         assert_eq!(read(r#"{"outcome":{"outcome":"cancelled"}}"#), PermissionOutcome::Cancelled);
-        for odd in ["null", "{}", r#"{"outcome":"selected"}"#, r#"{"outcome":{"outcome":"selected"}}"#, r#"{"outcome":{"optionId":"a"}}"#] {
+        for odd in [
+            "null",
+            "{}",
+            r#"{"outcome":"selected"}"#,
+            r#"{"outcome":{"outcome":"selected"}}"#,
+            r#"{"outcome":{"optionId":"a"}}"#,
+        ] {
             assert!(matches!(read(odd), PermissionOutcome::Unreadable(_)), "{odd}");
         }
     }

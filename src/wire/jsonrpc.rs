@@ -43,9 +43,7 @@ impl Id {
         let text = raw.get();
         match text.as_bytes().first()? {
             b'n' => Some(Self::Null),
-            b'"' => serde_json::from_str::<String>(text)
-                .ok()
-                .map(|s| Self::String(s.into_boxed_str())),
+            b'"' => serde_json::from_str::<String>(text).ok().map(|s| Self::String(s.into_boxed_str())),
             b'-' | b'0'..=b'9' => Some(Self::Number(text.into())),
             _ => None,
         }
@@ -59,8 +57,7 @@ impl Serialize for Id {
             Self::String(s) => serializer.serialize_str(s),
             Self::Number(digits) => {
                 // A number token that came off the wire is valid JSON, so this only re-reads it.
-                let raw: &RawValue =
-                    serde_json::from_str(digits).map_err(serde::ser::Error::custom)?;
+                let raw: &RawValue = serde_json::from_str(digits).map_err(serde::ser::Error::custom)?;
                 raw.serialize(serializer)
             }
         }
@@ -165,14 +162,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
                 f.write_str("a JSON-RPC object")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut e = Envelope {
-                    jsonrpc: None,
-                    id: None,
-                    method: None,
-                    params: None,
-                    result: None,
-                    error: None,
-                };
+                let mut e = Envelope { jsonrpc: None, id: None, method: None, params: None, result: None, error: None };
                 while let Some(key) = map.next_key::<Cow<'de, str>>()? {
                     let slot = match &*key {
                         "jsonrpc" => &mut e.jsonrpc,
@@ -214,8 +204,7 @@ impl<'a> Message<'a> {
                 Ok(raw) => Malformed::NotAMessage(format!("found {}", json_kind(raw))),
             });
         }
-        let e: Envelope<'a> =
-            serde_json::from_slice(line).map_err(|e| Malformed::NotJson(e.to_string()))?;
+        let e: Envelope<'a> = serde_json::from_slice(line).map_err(|e| Malformed::NotJson(e.to_string()))?;
         let id = match e.id {
             None => None,
             Some(raw) => match Id::from_raw(raw) {
@@ -223,18 +212,12 @@ impl<'a> Message<'a> {
                 None => {
                     return Err(Malformed::Invalid {
                         id: None,
-                        problem: format!(
-                            "`id` must be a string, a number or null; found {}",
-                            json_kind(raw)
-                        ),
+                        problem: format!("`id` must be a string, a number or null; found {}", json_kind(raw)),
                     });
                 }
             },
         };
-        let invalid = |problem: String| Malformed::Invalid {
-            id: id.clone(),
-            problem,
-        };
+        let invalid = |problem: String| Malformed::Invalid { id: id.clone(), problem };
         if e.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
             return Err(invalid(match e.jsonrpc {
                 None => "`jsonrpc` is missing; every message needs `\"jsonrpc\":\"2.0\"`".into(),
@@ -245,15 +228,8 @@ impl<'a> Message<'a> {
             let method: Cow<'a, str> = borrowed_str(raw)
                 .ok_or_else(|| invalid(format!("`method` must be a string; found {}", json_kind(raw))))?;
             return Ok(match id {
-                Some(id) => Message::Request {
-                    id,
-                    method,
-                    params: e.params,
-                },
-                None => Message::Notification {
-                    method,
-                    params: e.params,
-                },
+                Some(id) => Message::Request { id, method, params: e.params },
+                None => Message::Notification { method, params: e.params },
             });
         }
         let Some(id) = id else {
@@ -265,19 +241,13 @@ impl<'a> Message<'a> {
         match (non_null(e.error), e.result) {
             (Some(raw), _) => Ok(Message::Response {
                 id,
-                outcome: Err(serde_json::from_str(raw.get()).unwrap_or_else(|_| ErrorObject {
-                    code: 0,
-                    message: raw.get().chars().take(200).collect(),
-                })),
+                outcome: Err(serde_json::from_str(raw.get())
+                    .unwrap_or_else(|_| ErrorObject { code: 0, message: raw.get().chars().take(200).collect() })),
             }),
-            (None, Some(raw)) => Ok(Message::Response {
-                id,
-                outcome: Ok(raw),
-            }),
-            (None, None) => Err(Malformed::Invalid {
-                id: None,
-                problem: "a response needs `result` or `error`".into(),
-            }),
+            (None, Some(raw)) => Ok(Message::Response { id, outcome: Ok(raw) }),
+            (None, None) => {
+                Err(Malformed::Invalid { id: None, problem: "a response needs `result` or `error`".into() })
+            }
         }
     }
 }
@@ -319,11 +289,7 @@ impl RpcError {
     /// An error without `data`.
     #[must_use]
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            data: None,
-        }
+        Self { code, message: message.into(), data: None }
     }
 
     /// Adds `data`.
@@ -344,9 +310,7 @@ impl From<&Malformed> for RpcError {
     fn from(m: &Malformed) -> Self {
         let code = match m {
             Malformed::NotJson(_) => codes::PARSE_ERROR,
-            Malformed::Batch | Malformed::NotAMessage(_) | Malformed::Invalid { .. } => {
-                codes::INVALID_REQUEST
-            }
+            Malformed::Batch | Malformed::NotAMessage(_) | Malformed::Invalid { .. } => codes::INVALID_REQUEST,
         };
         Self::new(code, m.to_string())
     }

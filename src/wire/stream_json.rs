@@ -451,10 +451,7 @@ pub fn user(uuid: &str, content: &[UserBlock]) -> Vec<u8> {
     }
     to_line(&User {
         r#type: "user",
-        message: Message {
-            role: "user",
-            content,
-        },
+        message: Message { role: "user", content },
         parent_tool_use_id: None,
         session_id: "",
         uuid,
@@ -485,11 +482,7 @@ pub fn control_request(request_id: &str, request: &Ask<'_>) -> Vec<u8> {
         request_id: &'a str,
         request: &'a Ask<'a>,
     }
-    to_line(&Control {
-        r#type: "control_request",
-        request_id,
-        request,
-    })
+    to_line(&Control { r#type: "control_request", request_id, request })
 }
 
 /// The answer to `can_use_tool`.
@@ -535,14 +528,7 @@ pub fn control_response<T: Serialize>(request_id: &str, response: &T) -> Vec<u8>
         r#type: &'static str,
         response: Body<'a, T>,
     }
-    to_line(&Control {
-        r#type: "control_response",
-        response: Body {
-            subtype: "success",
-            request_id,
-            response,
-        },
-    })
+    to_line(&Control { r#type: "control_response", response: Body { subtype: "success", request_id, response } })
 }
 
 /// The answer to a request of claude's that diglot cannot carry, in the protocol's own words (section 4.2, end).
@@ -577,8 +563,9 @@ mod tests {
 
     #[test]
     fn the_order_of_keys_does_not_matter() {
-        let line = Line::parse(br#"{"duration_api_ms":5,"stop_reason":"end_turn","type":"result","subtype":"success"}"#)
-            .unwrap_or_default();
+        let line =
+            Line::parse(br#"{"duration_api_ms":5,"stop_reason":"end_turn","type":"result","subtype":"success"}"#)
+                .unwrap_or_default();
         assert_eq!((&*line.kind(), &*line.subtype()), ("result", "success"));
     }
 
@@ -604,10 +591,17 @@ mod tests {
             line,
             r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"hi"}]},"parent_tool_use_id":null,"session_id":"","uuid":"u1"}"#
         );
-        let line = String::from_utf8(control_request("r1", &Ask::SetPermissionMode { mode: "plan" })).unwrap_or_default();
-        assert_eq!(line, r#"{"type":"control_request","request_id":"r1","request":{"subtype":"set_permission_mode","mode":"plan"}}"#);
+        let line =
+            String::from_utf8(control_request("r1", &Ask::SetPermissionMode { mode: "plan" })).unwrap_or_default();
+        assert_eq!(
+            line,
+            r#"{"type":"control_request","request_id":"r1","request":{"subtype":"set_permission_mode","mode":"plan"}}"#
+        );
         let deny = Decision::Deny { message: "no", interrupt: false, classification: None };
         let line = String::from_utf8(control_response("r2", &deny)).unwrap_or_default();
-        assert_eq!(line, r#"{"type":"control_response","response":{"subtype":"success","request_id":"r2","response":{"behavior":"deny","message":"no"}}}"#);
+        assert_eq!(
+            line,
+            r#"{"type":"control_response","response":{"subtype":"success","request_id":"r2","response":{"behavior":"deny","message":"no"}}}"#
+        );
     }
 }

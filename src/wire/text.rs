@@ -91,11 +91,7 @@ pub fn items(raw: Raw<'_>) -> Option<Vec<&RawValue>> {
 /// The strings of an array; other items are skipped.
 #[must_use]
 pub fn strings(raw: Raw<'_>) -> Vec<String> {
-    items(raw)
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|item| text(Some(item)).map(Cow::into_owned))
-        .collect()
+    items(raw).unwrap_or_default().into_iter().filter_map(|item| text(Some(item)).map(Cow::into_owned)).collect()
 }
 
 /// Decodes a JSON string token by hand: what serde_json refuses because of a lone surrogate.

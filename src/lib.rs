@@ -6,6 +6,5 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod mappings;
-pub mod translate;
-pub mod wire;

@@ -83,8 +83,7 @@ impl<'l> Selection<'l> {
             let Some(filter) = &filter else { return true };
             let contains = |text: &str| text.to_lowercase().contains(filter);
             let is = |direction: &Direction| {
-                direction.fate.as_str() == filter
-                    || direction.work.is_some_and(|work| work.as_str() == filter)
+                direction.fate.as_str() == filter || direction.work.is_some_and(|work| work.as_str() == filter)
             };
             contains(&ledger.protocol)
                 || contains(&section.name)
@@ -96,19 +95,10 @@ impl<'l> Selection<'l> {
             .iter()
             .map(|ledger| {
                 let sections = ledger.sections.iter().map(|section| {
-                    let rows = section
-                        .rows
-                        .iter()
-                        .filter(|row| passes(ledger, section, row))
-                        .collect();
+                    let rows = section.rows.iter().filter(|row| passes(ledger, section, row)).collect();
                     (section, rows)
                 });
-                (
-                    ledger,
-                    sections
-                        .filter(|(_, rows): &(_, Vec<_>)| !rows.is_empty())
-                        .collect(),
-                )
+                (ledger, sections.filter(|(_, rows): &(_, Vec<_>)| !rows.is_empty()).collect())
             })
             .filter(|(_, sections): &(_, Vec<_>)| !sections.is_empty())
             .collect();
@@ -116,41 +106,22 @@ impl<'l> Selection<'l> {
     }
 
     fn rows(&self) -> impl Iterator<Item = &'l Row> {
-        self.ledgers
-            .iter()
-            .flat_map(|(_, sections)| sections.iter().flat_map(|(_, rows)| rows.iter().copied()))
+        self.ledgers.iter().flat_map(|(_, sections)| sections.iter().flat_map(|(_, rows)| rows.iter().copied()))
     }
 
     /// How many rows have each fate, and how many wait for each later work; those with none left out.
     fn counts(&self) -> (Counts, Counts) {
-        let fates = Fate::ALL.map(|fate| {
-            (
-                fate.as_str(),
-                self.rows().filter(|row| row.forward.fate == fate).count(),
-            )
-        });
-        let works = Work::ALL.map(|work| {
-            (
-                work.as_str(),
-                self.rows()
-                    .filter(|row| row.forward.work == Some(work))
-                    .count(),
-            )
-        });
-        let some = |counts: [(&'static str, usize); 8]| {
-            counts.into_iter().filter(|(_, count)| *count > 0).collect()
-        };
+        let fates = Fate::ALL.map(|fate| (fate.as_str(), self.rows().filter(|row| row.forward.fate == fate).count()));
+        let works =
+            Work::ALL.map(|work| (work.as_str(), self.rows().filter(|row| row.forward.work == Some(work)).count()));
+        let some = |counts: [(&'static str, usize); 8]| counts.into_iter().filter(|(_, count)| *count > 0).collect();
         (some(fates), some(works))
     }
 
     fn summary(&self) -> String {
         let (fates, works) = self.counts();
         let list = |counts: &[(&str, usize)]| {
-            counts
-                .iter()
-                .map(|(name, count)| format!("{count} {name}"))
-                .collect::<Vec<_>>()
-                .join(", ")
+            counts.iter().map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
         };
         let mut summary = format!("{} words: {}", self.rows().count(), list(&fates));
         if !works.is_empty() {
@@ -164,30 +135,12 @@ impl<'l> Selection<'l> {
             true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
             false => text.to_owned(),
         };
-        let words = self
-            .rows()
-            .map(|row| row.word.chars().count())
-            .max()
-            .unwrap_or(0)
-            .min(WORD_WIDTH);
-        let fates = self
-            .rows()
-            .map(|row| fate(&row.forward).len())
-            .max()
-            .unwrap_or(0);
+        let fates = self.rows().map(|row| fate(&row.forward).len()).max().unwrap_or(0);
         for (ledger, sections) in &self.ledgers {
-            writeln!(
-                out,
-                "{}",
-                paint("1", &format!("{} {}", ledger.protocol, ledger.version))
-            )?;
+            writeln!(out, "{}", paint("1", &format!("{} {}", ledger.protocol, ledger.version)))?;
             for (section, rows) in sections {
-                writeln!(
-                    out,
-                    "\n  {} ({})",
-                    paint("1", &section.title),
-                    section.side.as_str()
-                )?;
+                writeln!(out, "\n  {} ({})", paint("1", &section.title), section.side.as_str())?;
+                let words = rows.iter().map(|row| row.word.chars().count()).max().unwrap_or(0);
                 for row in rows {
                     let fate = format!("{:fates$}", fate(&row.forward));
                     let fate = paint(shade(row.forward.fate), &fate);
@@ -224,12 +177,7 @@ impl<'l> Selection<'l> {
                     let (word, note) = (cell(&row.word), cell(&row.forward.note));
                     writeln!(out, "| `{word}` | {} | {note} |", fate(&row.forward))?;
                     if let Some(reverse) = &row.reverse {
-                        writeln!(
-                            out,
-                            "| | reverse: {} | {} |",
-                            fate(reverse),
-                            cell(&reverse.note)
-                        )?;
+                        writeln!(out, "| | reverse: {} | {} |", fate(reverse), cell(&reverse.note))?;
                     }
                 }
                 writeln!(out)?;
@@ -266,20 +214,10 @@ impl<'l> Selection<'l> {
             .collect();
         let counts = fates.into_iter().collect();
         let later = works.into_iter().collect();
-        serde_json::to_writer_pretty(
-            &mut *out,
-            &Json {
-                ledgers,
-                counts,
-                later,
-            },
-        )?;
+        serde_json::to_writer_pretty(&mut *out, &Json { ledgers, counts, later })?;
         writeln!(out)
     }
 }
-
-/// Longer words push their row to the right instead of all rows.
-const WORD_WIDTH: usize = 40;
 
 /// `later: sessions` for what waits, the fate alone for the rest.
 fn fate(direction: &Direction) -> String {
@@ -338,11 +276,7 @@ struct JsonDirection<'l> {
 
 impl<'l> JsonDirection<'l> {
     fn new(direction: &'l Direction) -> Self {
-        Self {
-            fate: direction.fate.as_str(),
-            note: &direction.note,
-            work: direction.work.map(Work::as_str),
-        }
+        Self { fate: direction.fate.as_str(), note: &direction.note, work: direction.work.map(Work::as_str) }
     }
 }
 
@@ -357,30 +291,20 @@ mod tests {
     }
 
     fn filtered(filter: &str) -> MappingsArgs {
-        MappingsArgs {
-            filter: Some(filter.to_owned()),
-            ..MappingsArgs::default()
-        }
+        MappingsArgs { filter: Some(filter.to_owned()), ..MappingsArgs::default() }
     }
 
     #[test]
     fn the_table_has_every_row_and_ends_with_the_counts() {
         let table = print(MappingsArgs::default());
-        let rows: usize = Ledger::builtin()
-            .iter()
-            .map(|ledger| ledger.rows().count())
-            .sum();
+        let rows: usize = Ledger::builtin().iter().map(|ledger| ledger.rows().count()).sum();
         for (_, row) in Ledger::builtin().iter().flat_map(Ledger::rows) {
-            let line = table
-                .lines()
-                .find(|line| line.starts_with(&format!("  {} ", row.word)));
+            let line = table.lines().find(|line| line.starts_with(&format!("  {} ", row.word)));
             assert!(line.is_some(), "{}", row.word);
         }
         let last = table.lines().last().unwrap_or_default();
         assert!(
-            last.starts_with(&format!("{rows} words: "))
-                && last.contains(" translated")
-                && last.contains("; later: "),
+            last.starts_with(&format!("{rows} words: ")) && last.contains(" translated") && last.contains("; later: "),
             "{last}"
         );
         assert!(!table.contains('\u{1b}'));
@@ -390,57 +314,35 @@ mod tests {
     fn notes_stand_in_one_column() {
         let table = print(filtered("permission_kind"));
         let column = |word: &str, note: &str| {
-            let line = table
-                .lines()
-                .find(|line| line.trim_start().starts_with(word))
-                .unwrap_or_default();
-            line.find(note)
-                .unwrap_or_else(|| panic!("{note} in {line:?}"))
+            let line = table.lines().find(|line| line.trim_start().starts_with(word)).unwrap_or_default();
+            line.find(note).unwrap_or_else(|| panic!("{note} in {line:?}"))
         };
-        assert_eq!(
-            column("allow_once", "allow with the input"),
-            column("allow_always", "allow with the updates")
-        );
-        assert_eq!(
-            column("allow_once", "allow with the input"),
-            column("reject_always", "claude suggests")
-        );
+        assert_eq!(column("allow_once", "allow with the input"), column("allow_always", "allow with the updates"));
+        assert_eq!(column("allow_once", "allow with the input"), column("reject_always", "claude suggests"));
     }
 
     #[test]
     fn colours_come_only_when_asked_for() {
-        let table = print(MappingsArgs {
-            colour: true,
-            ..filtered("later")
-        });
+        let table = print(MappingsArgs { colour: true, ..filtered("later") });
         assert!(table.contains("\u{1b}[33mlater: "), "{table}");
     }
 
     #[test]
     fn a_filter_matches_parts_of_words_and_whole_fates() {
         let table = print(filtered("Session/Load"));
-        assert!(
-            table.contains("session/load") && !table.contains("session/prompt"),
-            "{table}"
-        );
+        assert!(table.contains("session/load") && !table.contains("session/prompt"), "{table}");
         let meta = print(filtered("meta"));
         assert!(meta.contains("claudeCode.toolName"), "{meta}");
         let login = print(filtered("login"));
         assert!(
-            login.contains("logout")
-                && login
-                    .lines()
-                    .last()
-                    .is_some_and(|line| line.contains("later: ")),
+            login.contains("logout") && login.lines().last().is_some_and(|line| line.contains("later: ")),
             "{login}"
         );
     }
 
     #[test]
     fn a_filter_that_matches_nothing_says_what_can_be_given() {
-        let error = run(filtered("no such word"), &mut Vec::new())
-            .expect_err("nothing matches")
-            .to_string();
+        let error = run(filtered("no such word"), &mut Vec::new()).expect_err("nothing matches").to_string();
         for part in ["`no such word`", "translated", "live_output"] {
             assert!(error.contains(part), "{error}");
         }
@@ -448,42 +350,20 @@ mod tests {
 
     #[test]
     fn json_has_the_same_rows_and_counts() {
-        let value: serde_json::Value = serde_json::from_str(&print(MappingsArgs {
-            json: true,
-            ..MappingsArgs::default()
-        }))
-        .expect("JSON");
-        let rows: usize = Ledger::builtin()
-            .iter()
-            .map(|ledger| ledger.rows().count())
-            .sum();
-        let counted: u64 = value["counts"]
-            .as_object()
-            .expect("counts")
-            .values()
-            .filter_map(|count| count.as_u64())
-            .sum();
+        let value: serde_json::Value =
+            serde_json::from_str(&print(MappingsArgs { json: true, ..MappingsArgs::default() })).expect("JSON");
+        let rows: usize = Ledger::builtin().iter().map(|ledger| ledger.rows().count()).sum();
+        let counted: u64 =
+            value["counts"].as_object().expect("counts").values().filter_map(|count| count.as_u64()).sum();
         assert_eq!(usize::try_from(counted), Ok(rows));
-        assert_eq!(
-            value["ledgers"][0]["sections"][0]["rows"][0]["word"],
-            "initialize"
-        );
-        assert_eq!(
-            value["ledgers"][0]["sections"][0]["rows"][1]["forward"]["work"],
-            "login"
-        );
+        assert_eq!(value["ledgers"][0]["sections"][0]["rows"][0]["word"], "initialize");
+        assert_eq!(value["ledgers"][0]["sections"][0]["rows"][1]["forward"]["work"], "login");
     }
 
     #[test]
     fn markdown_has_one_table_a_section() {
-        let markdown = print(MappingsArgs {
-            markdown: true,
-            ..filtered("stop_reason")
-        });
+        let markdown = print(MappingsArgs { markdown: true, ..filtered("stop_reason") });
         assert!(markdown.starts_with("## ACP "), "{markdown}");
-        assert!(
-            markdown.contains("| `end_turn` | translated | mappings/stop_reasons.toml |"),
-            "{markdown}"
-        );
+        assert!(markdown.contains("| `end_turn` | translated | mappings/stop_reasons.toml |"), "{markdown}");
     }
 }

@@ -117,30 +117,16 @@ pub struct Agents {
 
 /// The profiles compiled in.
 const BUILTIN: [(&str, &str); 3] = [
-    (
-        "agents/claude.toml",
-        include_str!("../../mappings/agents/claude.toml"),
-    ),
-    (
-        "agents/demo.toml",
-        include_str!("../../mappings/agents/demo.toml"),
-    ),
-    (
-        "agents/wave.toml",
-        include_str!("../../mappings/agents/wave.toml"),
-    ),
+    ("agents/claude.toml", include_str!("../../mappings/agents/claude.toml")),
+    ("agents/demo.toml", include_str!("../../mappings/agents/demo.toml")),
+    ("agents/wave.toml", include_str!("../../mappings/agents/wave.toml")),
 ];
 
 impl Agents {
     pub(super) fn read(given: &[Source<'_>]) -> Result<Self, MappingError> {
         let mut profiles = BTreeMap::new();
-        let builtin = BUILTIN
-            .into_iter()
-            .map(|(file, text)| Source { file, text });
-        let given = given
-            .iter()
-            .copied()
-            .filter(|source| source.file.starts_with(AGENTS));
+        let builtin = BUILTIN.into_iter().map(|(file, text)| Source { file, text });
+        let given = given.iter().copied().filter(|source| source.file.starts_with(AGENTS));
         for source in builtin.chain(given) {
             let Some(name) = agent_name(source.file) else {
                 continue;
@@ -169,11 +155,7 @@ impl AgentProfile {
             (Some(command), None) if !command.is_empty() => Program::Command(command),
             (None, Some(builtin)) if !builtin.is_empty() => Program::Builtin(builtin),
             _ => {
-                return Err(source.wrong(
-                    "command",
-                    "",
-                    "a program in `command`, or a hidden subcommand in `builtin`",
-                ));
+                return Err(source.wrong("command", "", "a program in `command`, or a hidden subcommand in `builtin`"));
             }
         };
         if raw.protocol != Protocol::StreamJson && raw.dialect != Dialect::Claude {
@@ -204,20 +186,14 @@ mod tests {
     use crate::mappings::Mappings;
 
     fn agent(name: &str) -> &'static AgentProfile {
-        Mappings::builtin()
-            .agents
-            .get(name)
-            .expect("a built-in profile")
+        Mappings::builtin().agents.get(name).expect("a built-in profile")
     }
 
     #[test]
     fn claude_is_started_as_a_host_starts_it() {
         let claude = agent("claude");
         assert_eq!(claude.program, Program::Command("claude".into()));
-        assert_eq!(
-            claude.command_env.as_deref(),
-            Some("CLAUDE_CODE_EXECUTABLE")
-        );
+        assert_eq!(claude.command_env.as_deref(), Some("CLAUDE_CODE_EXECUTABLE"));
         let line = claude.args.join(" ");
         for part in [
             "-p",
@@ -230,38 +206,19 @@ mod tests {
         ] {
             assert!(line.contains(part), "{part} is missing in {line}");
         }
-        assert!(
-            !line.contains("--permission-mode"),
-            "the mode is what claude's own settings say"
-        );
-        assert_eq!(
-            claude
-                .env
-                .get("CLAUDE_CODE_ENABLE_TODO_TOOLS")
-                .map(String::as_str),
-            Some("1")
-        );
+        assert!(!line.contains("--permission-mode"), "the mode is what claude's own settings say");
+        assert_eq!(claude.env.get("CLAUDE_CODE_ENABLE_TODO_TOOLS").map(String::as_str), Some("1"));
     }
 
     #[test]
     fn what_an_outer_claude_left_behind_is_taken_away() {
-        assert_eq!(
-            agent("claude").unset,
-            [
-                "CLAUDECODE",
-                "CLAUDE_CODE_ENTRYPOINT",
-                "CLAUDE_CODE_SSE_PORT"
-            ]
-        );
+        assert_eq!(agent("claude").unset, ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"]);
     }
 
     #[test]
     fn wave_speaks_a_dialect_and_has_no_session_flags() {
         let wave = agent("wave");
-        assert_eq!(
-            (wave.protocol, wave.dialect),
-            (Protocol::StreamJson, Dialect::Wave)
-        );
+        assert_eq!((wave.protocol, wave.dialect), (Protocol::StreamJson, Dialect::Wave));
         assert_eq!(wave.flags, Flags::default());
     }
 
@@ -272,41 +229,20 @@ mod tests {
 
     #[test]
     fn every_profile_says_what_to_do_when_its_program_is_missing() {
-        let names: Vec<_> = Mappings::builtin()
-            .agents
-            .iter()
-            .map(|agent| agent.name.as_str())
-            .collect();
+        let names: Vec<_> = Mappings::builtin().agents.iter().map(|agent| agent.name.as_str()).collect();
         assert_eq!(names, ["claude", "demo", "wave"]);
-        assert!(
-            Mappings::builtin()
-                .agents
-                .iter()
-                .all(|agent| !agent.hint.is_empty() && !agent.title.is_empty())
-        );
+        assert!(Mappings::builtin().agents.iter().all(|agent| !agent.hint.is_empty() && !agent.title.is_empty()));
     }
 
     #[test]
     fn a_user_adds_an_agent_and_replaces_one() {
         let mappings = Mappings::with_overrides([
-            (
-                "agents/mine.toml",
-                "title = \"Mine\"\nprotocol = \"acp\"\ncommand = \"mine\"\nhint = \"build it\"\n",
-            ),
-            (
-                "agents/wave.toml",
-                "title = \"W\"\nprotocol = \"stream-json\"\ncommand = \"/opt/w\"\nhint = \"h\"\n",
-            ),
+            ("agents/mine.toml", "title = \"Mine\"\nprotocol = \"acp\"\ncommand = \"mine\"\nhint = \"build it\"\n"),
+            ("agents/wave.toml", "title = \"W\"\nprotocol = \"stream-json\"\ncommand = \"/opt/w\"\nhint = \"h\"\n"),
         ])
         .expect("valid profiles");
-        assert_eq!(
-            mappings.agents.get("mine").map(|agent| agent.protocol),
-            Some(Protocol::Acp)
-        );
-        assert_eq!(
-            mappings.agents.get("wave").map(|agent| agent.dialect),
-            Some(Dialect::Claude)
-        );
+        assert_eq!(mappings.agents.get("mine").map(|agent| agent.protocol), Some(Protocol::Acp));
+        assert_eq!(mappings.agents.get("wave").map(|agent| agent.dialect), Some(Dialect::Claude));
         assert!(mappings.agents.get("claude").is_some());
     }
 
@@ -319,9 +255,7 @@ mod tests {
             "title = \"X\"\nprotocol = \"acp\"\ndialect = \"wave\"\nhint = \"h\"\ncommand = \"a\"\n",
             "title = \"X\"\nprotocol = \"acp\"\nhint = \"h\"\ncommand = \"a\"\nunset = [\"A\"]\nenv.A = \"1\"\n",
         ] {
-            let error = Mappings::with_overrides([("agents/x.toml", text)])
-                .expect_err("refused")
-                .to_string();
+            let error = Mappings::with_overrides([("agents/x.toml", text)]).expect_err("refused").to_string();
             assert!(error.contains("agents/x.toml"), "{error}");
         }
     }

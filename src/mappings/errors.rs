@@ -104,11 +104,7 @@ impl ErrorRow<'_> {
     #[must_use]
     pub fn message_with(&self, said: &str) -> String {
         let said = one_line(said);
-        if said.is_empty() {
-            self.message.to_owned()
-        } else {
-            format!("{}: {said}", self.message)
-        }
+        if said.is_empty() { self.message.to_owned() } else { format!("{}: {said}", self.message) }
     }
 }
 
@@ -126,20 +122,8 @@ impl Errors {
                         let expected = "an HTTP status, \"4xx\", \"5xx\" or \"none\"";
                         source.wrong(format!("error[{index}].status"), &found, expected)
                     })?;
-                    let RawError {
-                        reason,
-                        code,
-                        message,
-                        hint,
-                        ..
-                    } = error;
-                    Ok(Rule {
-                        reason,
-                        status,
-                        code,
-                        message,
-                        hint,
-                    })
+                    let RawError { reason, code, message, hint, .. } = error;
+                    Ok(Rule { reason, status, code, message, hint })
                 })
                 .collect::<Result<Vec<_>, MappingError>>()?;
             // The user's rules are tried first.
@@ -153,32 +137,17 @@ impl Errors {
     pub fn get<'a>(&'a self, reason: &'a str, status: Option<u16>) -> ErrorRow<'a> {
         self.rules
             .iter()
-            .find(|rule| {
-                rule.reason.as_deref().is_none_or(|wanted| wanted == reason)
-                    && rule.status.matches(status)
-            })
+            .find(|rule| rule.reason.as_deref().is_none_or(|wanted| wanted == reason) && rule.status.matches(status))
             .map_or(
-                ErrorRow {
-                    code: -32603,
-                    reason,
-                    message: "the agent reports an error",
-                    hint: "send the prompt again",
-                },
-                |rule| ErrorRow {
-                    code: rule.code,
-                    reason,
-                    message: &rule.message,
-                    hint: &rule.hint,
-                },
+                ErrorRow { code: -32603, reason, message: "the agent reports an error", hint: "send the prompt again" },
+                |rule| ErrorRow { code: rule.code, reason, message: &rule.message, hint: &rule.hint },
             )
     }
 
     /// Whether some rule is about this reason by name.
     #[must_use]
     pub fn names(&self, reason: &str) -> bool {
-        self.rules
-            .iter()
-            .any(|rule| rule.reason.as_deref() == Some(reason))
+        self.rules.iter().any(|rule| rule.reason.as_deref() == Some(reason))
     }
 }
 
@@ -239,44 +208,23 @@ mod tests {
     fn the_status_tells_failures_of_one_kind_apart() {
         let errors = &Mappings::builtin().errors;
         assert!(errors.get("server_error", None).message.contains("reached"));
-        assert!(
-            errors
-                .get("server_error", Some(529))
-                .message
-                .contains("overloaded")
-        );
-        assert!(
-            errors
-                .get("server_error", Some(500))
-                .message
-                .contains("failed")
-        );
+        assert!(errors.get("server_error", Some(529)).message.contains("overloaded"));
+        assert!(errors.get("server_error", Some(500)).message.contains("failed"));
     }
 
     #[test]
     fn an_unknown_reason_keeps_its_name() {
         let row = Mappings::builtin().errors.get("brand_new", Some(418));
         assert_eq!((row.code, row.reason), (-32603, "brand_new"));
-        assert_eq!(
-            row.message_with(" API\nError "),
-            "the agent reports an error: API Error"
-        );
+        assert_eq!(row.message_with(" API\nError "), "the agent reports an error: API Error");
         assert_eq!(row.message_with(""), "the agent reports an error");
     }
 
     #[test]
     fn messages_are_lower_case_and_say_what_to_do_next() {
         for rule in &Mappings::builtin().errors.rules {
-            assert!(
-                rule.message.starts_with(char::is_lowercase),
-                "{}",
-                rule.message
-            );
-            assert!(
-                !rule.message.ends_with('.') && !rule.hint.is_empty(),
-                "{}",
-                rule.message
-            );
+            assert!(rule.message.starts_with(char::is_lowercase), "{}", rule.message);
+            assert!(!rule.message.ends_with('.') && !rule.hint.is_empty(), "{}", rule.message);
         }
     }
 
@@ -291,15 +239,9 @@ mod tests {
     #[test]
     fn a_wrong_status_is_refused_with_what_is_expected() {
         for status in ["\"3xx\"", "42", "true"] {
-            let text =
-                format!("[[error]]\nstatus = {status}\ncode = 1\nmessage = \"m\"\nhint = \"h\"\n");
-            let error = Mappings::with_overrides([("errors.toml", text.as_str())])
-                .expect_err("refused")
-                .to_string();
-            assert!(
-                error.contains("errors.toml") && error.contains("4xx"),
-                "{error}"
-            );
+            let text = format!("[[error]]\nstatus = {status}\ncode = 1\nmessage = \"m\"\nhint = \"h\"\n");
+            let error = Mappings::with_overrides([("errors.toml", text.as_str())]).expect_err("refused").to_string();
+            assert!(error.contains("errors.toml") && error.contains("4xx"), "{error}");
         }
     }
 }

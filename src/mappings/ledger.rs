@@ -215,19 +215,10 @@ impl Ledger {
                     .into_iter()
                     .map(|(word, row)| row.check(source, &name, word))
                     .collect::<Result<_, _>>()?;
-                Ok(Section {
-                    name,
-                    title: section.title,
-                    side: section.side,
-                    rows,
-                })
+                Ok(Section { name, title: section.title, side: section.side, rows })
             })
             .collect::<Result<_, MappingError>>()?;
-        Ok(Self {
-            protocol: raw.protocol,
-            version: raw.version,
-            sections,
-        })
+        Ok(Self { protocol: raw.protocol, version: raw.version, sections })
     }
 
     /// The ledgers compiled into the program: ACP, then stream-json.
@@ -240,10 +231,7 @@ impl Ledger {
         BUILTIN.get_or_init(|| {
             [
                 ("acp.toml", include_str!("../../mappings/acp.toml")),
-                (
-                    "stream_json.toml",
-                    include_str!("../../mappings/stream_json.toml"),
-                ),
+                ("stream_json.toml", include_str!("../../mappings/stream_json.toml")),
             ]
             .into_iter()
             .map(|(file, text)| match Self::read(file, text) {
@@ -256,9 +244,7 @@ impl Ledger {
 
     /// All rows with their sections.
     pub fn rows(&self) -> impl Iterator<Item = (&Section, &Row)> {
-        self.sections
-            .iter()
-            .flat_map(|section| section.rows.iter().map(move |row| (section, row)))
+        self.sections.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)))
     }
 }
 
@@ -301,24 +287,11 @@ impl RawRow {
         let reverse = match self.reverse {
             Some(fate) => {
                 let key = format!("{key}.reverse");
-                Some(direction(
-                    source,
-                    &key,
-                    fate,
-                    self.reverse_how,
-                    self.reverse_why,
-                    self.reverse_work,
-                )?)
+                Some(direction(source, &key, fate, self.reverse_how, self.reverse_why, self.reverse_work)?)
             }
             None => None,
         };
-        Ok(Row {
-            word,
-            forward,
-            reverse,
-            code: self.code,
-            golden: self.golden,
-        })
+        Ok(Row { word, forward, reverse, code: self.code, golden: self.golden })
     }
 }
 
@@ -331,11 +304,7 @@ fn direction(
     work: Option<Work>,
 ) -> Result<Direction, MappingError> {
     if (fate == Fate::Later) != work.is_some() {
-        return Err(source.wrong(
-            key,
-            fate.as_str(),
-            "`work` exactly on rows whose fate is `later`",
-        ));
+        return Err(source.wrong(key, fate.as_str(), "`work` exactly on rows whose fate is `later`"));
     }
     let note = match (how, why) {
         (None, Some(why)) if fate.needs_reason() => why,
@@ -370,12 +339,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
                     entries.push(entry);
                 }
                 entries.sort_by_key(|(word, _)| word.span().start);
-                Ok(Ordered(
-                    entries
-                        .into_iter()
-                        .map(|(word, value)| (word.into_inner(), value))
-                        .collect(),
-                ))
+                Ok(Ordered(entries.into_iter().map(|(word, value)| (word.into_inner(), value)).collect()))
             }
         }
         deserializer.deserialize_map(Entries(std::marker::PhantomData))
@@ -398,10 +362,7 @@ mod tests {
     fn the_builtin_ledgers_are_readable() {
         for (file, text) in [
             ("acp.toml", include_str!("../../mappings/acp.toml")),
-            (
-                "stream_json.toml",
-                include_str!("../../mappings/stream_json.toml"),
-            ),
+            ("stream_json.toml", include_str!("../../mappings/stream_json.toml")),
         ] {
             Ledger::read(file, text).expect("a built-in ledger");
         }
@@ -415,11 +376,7 @@ mod tests {
              a = { forward = \"used\", how = \"h\" }",
         )
         .expect("a valid ledger");
-        let names: Vec<_> = ledger
-            .sections
-            .iter()
-            .map(|section| section.name.as_str())
-            .collect();
+        let names: Vec<_> = ledger.sections.iter().map(|section| section.name.as_str()).collect();
         assert_eq!(names, ["zeta", "alpha"]);
         let words: Vec<_> = ledger.rows().map(|(_, row)| row.word.as_str()).collect();
         assert_eq!(words, ["b/x", "-32000", "a"]);
@@ -440,13 +397,8 @@ mod tests {
             let error = read(row).expect_err("refused").to_string();
             assert!(error.contains("section.zeta.words.a"), "{row}: {error}");
         }
-        let error = read("a = { forward = \"lost\", how = \"h\" }")
-            .expect_err("refused")
-            .to_string();
-        assert!(
-            error.contains("translated") && error.contains("line 7"),
-            "{error}"
-        );
+        let error = read("a = { forward = \"lost\", how = \"h\" }").expect_err("refused").to_string();
+        assert!(error.contains("translated") && error.contains("line 7"), "{error}");
     }
 
     #[test]
@@ -456,11 +408,7 @@ mod tests {
         )
         .expect("a valid ledger");
         let row = &ledger.sections[0].rows[0];
-        let expected = Direction {
-            fate: Fate::Later,
-            note: "r".into(),
-            work: Some(Work::Sessions),
-        };
+        let expected = Direction { fate: Fate::Later, note: "r".into(), work: Some(Work::Sessions) };
         assert_eq!(row.reverse.as_ref(), Some(&expected));
     }
 }

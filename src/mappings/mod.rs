@@ -21,10 +21,10 @@ use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 
-pub use agents::{AgentProfile, Agents, Dialect, Program, Protocol};
+pub use agents::{AgentProfile, Agents, Dialect, Flags, Program, Protocol};
 pub use errors::{ErrorRow, Errors};
 pub use modes::{Mode, Modes};
-pub use permissions::{PermissionUpdate, Permissions};
+pub use permissions::{OptionKind, PermissionRule, PermissionUpdate, Permissions, PlanOption};
 pub use stop_reasons::{Stop, StopFacts, StopReasons};
 pub use tools::{ContentRule, ToolKind, ToolRow, Tools};
 
@@ -103,12 +103,7 @@ impl Source<'_> {
         })
     }
 
-    pub(crate) fn wrong(
-        self,
-        key: impl Into<String>,
-        found: &str,
-        expected: impl Into<String>,
-    ) -> MappingError {
+    pub(crate) fn wrong(self, key: impl Into<String>, found: &str, expected: impl Into<String>) -> MappingError {
         MappingError::Value {
             file: self.file.to_owned(),
             key: key.into(),
@@ -118,18 +113,9 @@ impl Source<'_> {
     }
 
     /// Reads a template and holds its placeholders against the names that will have a value; an empty `known` allows any.
-    pub(crate) fn template(
-        self,
-        key: &str,
-        text: &str,
-        known: &[&str],
-    ) -> Result<template::Template, MappingError> {
-        let template =
-            template::Template::parse(text).map_err(|expected| self.wrong(key, text, expected))?;
-        if let Some(field) = template
-            .fields()
-            .find(|field| !known.is_empty() && !known.contains(field))
-        {
+    pub(crate) fn template(self, key: &str, text: &str, known: &[&str]) -> Result<template::Template, MappingError> {
+        let template = template::Template::parse(text).map_err(|expected| self.wrong(key, text, expected))?;
+        if let Some(field) = template.fields().find(|field| !known.is_empty() && !known.contains(field)) {
             let names: Vec<_> = known.iter().map(|name| format!("{{{name}}}")).collect();
             return Err(self.wrong(key, &format!("{{{field}}}"), names.join(", ")));
         }
@@ -152,12 +138,10 @@ impl Mappings {
     #[must_use]
     pub fn builtin() -> &'static Self {
         static BUILTIN: OnceLock<Mappings> = OnceLock::new();
-        BUILTIN.get_or_init(
-            || match Self::with_overrides(std::iter::empty::<(&str, &str)>()) {
-                Ok(mappings) => mappings,
-                Err(error) => unreachable!("the built-in tables are read by a test: {error}"),
-            },
-        )
+        BUILTIN.get_or_init(|| match Self::with_overrides(std::iter::empty::<(&str, &str)>()) {
+            Ok(mappings) => mappings,
+            Err(error) => unreachable!("the built-in tables are read by a test: {error}"),
+        })
     }
 
     /// The built-in tables with the user's files over them: pairs of file name (relative to the user's mapping folder, with
@@ -165,9 +149,7 @@ impl Mappings {
     ///
     /// # Errors
     /// [`MappingError`] for the first file that cannot be used; nothing of it is applied then.
-    pub fn with_overrides<N, T>(
-        files: impl IntoIterator<Item = (N, T)>,
-    ) -> Result<Self, MappingError>
+    pub fn with_overrides<N, T>(files: impl IntoIterator<Item = (N, T)>) -> Result<Self, MappingError>
     where
         N: AsRef<str>,
         T: AsRef<str>,
@@ -176,39 +158,21 @@ impl Mappings {
         let mut given = Vec::with_capacity(files.len());
         for (name, text) in &files {
             let file = name.as_ref();
-            let known = [TOOLS, MODES, STOP_REASONS, ERRORS, PERMISSIONS].contains(&file)
-                || agent_name(file).is_some();
+            let known = [TOOLS, MODES, STOP_REASONS, ERRORS, PERMISSIONS].contains(&file) || agent_name(file).is_some();
             if !known {
-                return Err(MappingError::UnknownFile {
-                    file: file.to_owned(),
-                });
+                return Err(MappingError::UnknownFile { file: file.to_owned() });
             }
-            given.push(Source {
-                file,
-                text: text.as_ref(),
-            });
+            given.push(Source { file, text: text.as_ref() });
         }
         Ok(Self {
-            tools: Tools::read(&layers(
-                TOOLS,
-                include_str!("../../mappings/tools.toml"),
-                &given,
-            ))?,
-            modes: Modes::read(&layers(
-                MODES,
-                include_str!("../../mappings/modes.toml"),
-                &given,
-            ))?,
+            tools: Tools::read(&layers(TOOLS, include_str!("../../mappings/tools.toml"), &given))?,
+            modes: Modes::read(&layers(MODES, include_str!("../../mappings/modes.toml"), &given))?,
             stop_reasons: StopReasons::read(&layers(
                 STOP_REASONS,
                 include_str!("../../mappings/stop_reasons.toml"),
                 &given,
             ))?,
-            errors: Errors::read(&layers(
-                ERRORS,
-                include_str!("../../mappings/errors.toml"),
-                &given,
-            ))?,
+            errors: Errors::read(&layers(ERRORS, include_str!("../../mappings/errors.toml"), &given))?,
             permissions: Permissions::read(&layers(
                 PERMISSIONS,
                 include_str!("../../mappings/permissions.toml"),
@@ -236,19 +200,13 @@ mod tests {
     #[test]
     fn the_builtin_tables_are_readable() {
         Mappings::with_overrides(std::iter::empty::<(&str, &str)>()).expect("built-in tables");
-        assert!(
-            std::ptr::eq(Mappings::builtin(), Mappings::builtin()),
-            "read once"
-        );
+        assert!(std::ptr::eq(Mappings::builtin(), Mappings::builtin()), "read once");
     }
 
     #[test]
     fn a_users_row_replaces_the_builtin_row_and_leaves_the_others() {
-        let mappings = with(
-            "tools.toml",
-            "[tool.Bash]\nkind = \"other\"\ntitle = \"Shell: {command}\"\n",
-        )
-        .expect("a valid table");
+        let mappings =
+            with("tools.toml", "[tool.Bash]\nkind = \"other\"\ntitle = \"Shell: {command}\"\n").expect("a valid table");
         let bash = mappings.tools.get("Bash");
         assert_eq!(bash.kind(), ToolKind::Other);
         assert_eq!(bash.title(|_| Some("ls".into())), "Shell: ls");
@@ -257,9 +215,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_with_file_line_key_and_what_was_expected() {
-        let error = with("tools.toml", "[tool.Bash]\nkind = \"run\"\n")
-            .expect_err("refused")
-            .to_string();
+        let error = with("tools.toml", "[tool.Bash]\nkind = \"run\"\n").expect_err("refused").to_string();
         for part in ["tools.toml", "line 2", "kind", "`run`", "`execute`"] {
             assert!(error.contains(part), "{part} is missing in: {error}");
         }
@@ -267,12 +223,8 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_named_with_the_keys_there_are() {
-        let error = with(
-            "modes.toml",
-            "[[mode]]\nid = \"x\"\nname = \"X\"\nlabel = \"?\"\n",
-        )
-        .expect_err("refused")
-        .to_string();
+        let error =
+            with("modes.toml", "[[mode]]\nid = \"x\"\nname = \"X\"\nlabel = \"?\"\n").expect_err("refused").to_string();
         for part in ["modes.toml", "line 4", "`label`", "`description`"] {
             assert!(error.contains(part), "{part} is missing in: {error}");
         }
@@ -280,11 +232,7 @@ mod tests {
 
     #[test]
     fn an_unknown_placeholder_is_named_with_those_there_are() {
-        let error = with(
-            "permissions.toml",
-            "[phrase]\ndirectories = \"Allow {dir}\"\n",
-        )
-        .expect_err("refused");
+        let error = with("permissions.toml", "[phrase]\ndirectories = \"Allow {dir}\"\n").expect_err("refused");
         assert_eq!(
             error,
             MappingError::Value {

@@ -58,24 +58,11 @@ impl Modes {
         let mut modes: Vec<Mode> = Vec::new();
         for source in layers {
             let raw: RawModes = source.read()?;
-            for RawMode {
-                id,
-                name,
-                description,
-                also,
-                offer,
-            } in raw.mode
-            {
+            for RawMode { id, name, description, also, offer } in raw.mode {
                 if id.is_empty() {
                     return Err(source.wrong("mode.id", "", "the agent's word for the mode"));
                 }
-                let mode = Mode {
-                    id,
-                    name,
-                    description,
-                    also,
-                    offer,
-                };
+                let mode = Mode { id, name, description, also, offer };
                 match modes.iter_mut().find(|known| known.id == mode.id) {
                     Some(known) => *known = mode,
                     None => modes.push(mode),
@@ -88,11 +75,10 @@ impl Modes {
     /// The mode of this id, or of this other word for it.
     #[must_use]
     pub fn get(&self, word: &str) -> Option<&Mode> {
-        self.modes.iter().find(|mode| mode.id == word).or_else(|| {
-            self.modes
-                .iter()
-                .find(|mode| mode.also.iter().any(|other| other == word))
-        })
+        self.modes
+            .iter()
+            .find(|mode| mode.id == word)
+            .or_else(|| self.modes.iter().find(|mode| mode.also.iter().any(|other| other == word)))
     }
 
     /// The id for a word the agent said: `manual` is `default`, an unknown word is itself.
@@ -131,31 +117,13 @@ mod tests {
     use crate::mappings::Mappings;
 
     fn ids(current: &str, bypass: bool) -> Vec<String> {
-        Mappings::builtin()
-            .modes
-            .offered(current, bypass)
-            .into_iter()
-            .map(|mode| mode.id)
-            .collect()
+        Mappings::builtin().modes.offered(current, bypass).into_iter().map(|mode| mode.id).collect()
     }
 
     #[test]
     fn bypass_is_offered_only_when_launched_with_its_flag() {
-        assert_eq!(
-            ids("default", false),
-            ["default", "acceptEdits", "plan", "auto", "dontAsk"]
-        );
-        assert_eq!(
-            ids("default", true),
-            [
-                "default",
-                "acceptEdits",
-                "plan",
-                "auto",
-                "dontAsk",
-                "bypassPermissions"
-            ]
-        );
+        assert_eq!(ids("default", false), ["default", "acceptEdits", "plan", "auto", "dontAsk"]);
+        assert_eq!(ids("default", true), ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]);
     }
 
     #[test]
@@ -163,10 +131,7 @@ mod tests {
         assert!(ids("bypassPermissions", false).contains(&"bypassPermissions".to_owned()));
         let offered = Mappings::builtin().modes.offered("careful", false);
         let last = offered.last().expect("not empty");
-        assert_eq!(
-            (last.id.as_str(), last.name.as_str(), &last.description),
-            ("careful", "careful", &None)
-        );
+        assert_eq!((last.id.as_str(), last.name.as_str(), &last.description), ("careful", "careful", &None));
     }
 
     #[test]
@@ -181,11 +146,7 @@ mod tests {
     #[test]
     fn every_mode_says_what_it_does() {
         for mode in Mappings::builtin().modes.offered("default", true) {
-            assert!(
-                !mode.name.is_empty() && mode.description.is_some(),
-                "{}",
-                mode.id
-            );
+            assert!(!mode.name.is_empty() && mode.description.is_some(), "{}", mode.id);
         }
     }
 
@@ -193,22 +154,7 @@ mod tests {
     fn a_users_mode_is_renamed_in_place() {
         let text = "[[mode]]\nid = \"plan\"\nname = \"Entwurf\"\n\n[[mode]]\nid = \"careful\"\nname = \"Careful\"\n";
         let mappings = Mappings::with_overrides([("modes.toml", text)]).expect("a valid table");
-        let names: Vec<_> = mappings
-            .modes
-            .offered("default", false)
-            .into_iter()
-            .map(|mode| mode.name)
-            .collect();
-        assert_eq!(
-            names,
-            [
-                "Ask first",
-                "Accept edits",
-                "Entwurf",
-                "Auto",
-                "Don't ask",
-                "Careful"
-            ]
-        );
+        let names: Vec<_> = mappings.modes.offered("default", false).into_iter().map(|mode| mode.name).collect();
+        assert_eq!(names, ["Ask first", "Accept edits", "Entwurf", "Auto", "Don't ask", "Careful"]);
     }
 }

@@ -169,26 +169,12 @@ impl Permissions {
             all.scopes.extend(raw.scope);
             let phrases = [
                 (&mut all.rule, raw.phrase.rule, "rule", "what"),
-                (
-                    &mut all.rule_in_session,
-                    raw.phrase.rule_in_session,
-                    "rule_in_session",
-                    "what",
-                ),
-                (
-                    &mut all.directories,
-                    raw.phrase.directories,
-                    "directories",
-                    "directories",
-                ),
+                (&mut all.rule_in_session, raw.phrase.rule_in_session, "rule_in_session", "what"),
+                (&mut all.directories, raw.phrase.directories, "directories", "directories"),
             ];
             for (place, text, key, field) in phrases {
                 if let Some(text) = text {
-                    *place = Some(source.template(
-                        &format!("phrase.{key}"),
-                        &text,
-                        &[field, "scope"],
-                    )?);
+                    *place = Some(source.template(&format!("phrase.{key}"), &text, &[field, "scope"])?);
                 }
             }
             for (mode, text) in raw.mode {
@@ -200,10 +186,7 @@ impl Permissions {
                 all.rules.insert(tool, forms);
             }
             if let Some(plan) = raw.plan {
-                if let Some(option) = plan
-                    .iter()
-                    .find(|option| option.kind.allows() != option.mode.is_some())
-                {
+                if let Some(option) = plan.iter().find(|option| option.kind.allows() != option.mode.is_some()) {
                     let expected = "a `mode` on every answer that allows, and on no other";
                     return Err(source.wrong("plan", &option.label, expected));
                 }
@@ -238,34 +221,17 @@ impl Permissions {
         let scope = self.scopes.get(update.destination.as_ref())?.as_str();
         let label = match update.kind.as_ref() {
             "addRules" if update.behavior == "allow" => {
-                let what: Option<Vec<String>> = update
-                    .rules
-                    .iter()
-                    .map(|rule| self.what(rule, &update.destination))
-                    .collect();
-                let phrase = if update.destination == SESSION {
-                    &self.rule_in_session
-                } else {
-                    &self.rule
-                };
-                fill(
-                    phrase.as_ref()?,
-                    &[("what", &list(&what?)?), ("scope", scope)],
-                )?
+                let what: Option<Vec<String>> =
+                    update.rules.iter().map(|rule| self.what(rule, &update.destination)).collect();
+                let phrase = if update.destination == SESSION { &self.rule_in_session } else { &self.rule };
+                fill(phrase.as_ref()?, &[("what", &list(&what?)?), ("scope", scope)])?
             }
             "setMode" if update.destination == SESSION => {
                 fill(self.modes.get(update.mode.as_ref())?, &[("scope", scope)])?
             }
             "addDirectories" => {
-                let directories: Vec<String> = update
-                    .directories
-                    .iter()
-                    .map(|path| path.to_string())
-                    .collect();
-                fill(
-                    self.directories.as_ref()?,
-                    &[("directories", &list(&directories)?), ("scope", scope)],
-                )?
+                let directories: Vec<String> = update.directories.iter().map(|path| path.to_string()).collect();
+                fill(self.directories.as_ref()?, &[("directories", &list(&directories)?), ("scope", scope)])?
             }
             _ => return None,
         };
@@ -295,16 +261,9 @@ impl Permissions {
             return fill(form, &[("domain", domain), ("rule", content)]);
         }
         if let Some(form) = &forms.path {
-            return fill(
-                form,
-                &[("path", &path(content, destination)?), ("rule", content)],
-            );
+            return fill(form, &[("path", &path(content, destination)?), ("rule", content)]);
         }
-        let form = if content.contains('*') {
-            &forms.pattern
-        } else {
-            &forms.exact
-        };
+        let form = if content.contains('*') { &forms.pattern } else { &forms.exact };
         fill(form.as_ref()?, &[("rule", content), names[0], names[1]])
     }
 }
@@ -312,8 +271,7 @@ impl Permissions {
 impl Forms {
     fn new(source: Source<'_>, tool: &str, raw: RawForms) -> Result<Self, MappingError> {
         let read = |form: &str, text: Option<String>, known: &[&str]| {
-            text.map(|text| source.template(&format!("rules.{tool}.{form}"), &text, known))
-                .transpose()
+            text.map(|text| source.template(&format!("rules.{tool}.{form}"), &text, known)).transpose()
         };
         Ok(Self {
             any: read("any", raw.any, &["tool", "server"])?,
@@ -327,18 +285,10 @@ impl Forms {
 
 fn fill(template: &Template, values: &[(&str, &str)]) -> Option<String> {
     // A value longer than any label would be cut on filling in, and a cut label is no exact one.
-    if values
-        .iter()
-        .any(|(_, value)| value.chars().nth(MAX_CHARS).is_some())
-    {
+    if values.iter().any(|(_, value)| value.chars().nth(MAX_CHARS).is_some()) {
         return None;
     }
-    template.fill(|field| {
-        values
-            .iter()
-            .find(|(name, _)| *name == field)
-            .map(|(_, value)| Cow::Borrowed(*value))
-    })
+    template.fill(|field| values.iter().find(|(name, _)| *name == field).map(|(_, value)| Cow::Borrowed(*value)))
 }
 
 /// `a`, `a and b`, `a, b and c`; `None` for nothing, and for an empty item.
@@ -347,11 +297,7 @@ fn list(items: &[String]) -> Option<String> {
         return None;
     }
     let (last, before) = items.split_last()?;
-    Some(if before.is_empty() {
-        last.clone()
-    } else {
-        format!("{} and {last}", before.join(", "))
-    })
+    Some(if before.is_empty() { last.clone() } else { format!("{} and {last}", before.join(", ")) })
 }
 
 /// A path of a rule as a person writes it. In rules `//` begins an absolute path and `/` one below the folder the settings
@@ -381,10 +327,7 @@ mod tests {
         let content = if content.is_empty() {
             String::new()
         } else {
-            format!(
-                ",\"ruleContent\":{}",
-                serde_json::to_string(content).expect("a string")
-            )
+            format!(",\"ruleContent\":{}", serde_json::to_string(content).expect("a string"))
         };
         label(&format!(
             "{{\"type\":\"addRules\",\"rules\":[{{\"toolName\":\"{tool}\"{content}}}],\"behavior\":\"allow\",\
@@ -395,30 +338,12 @@ mod tests {
     #[test]
     fn every_suggestion_that_was_recorded_says_what_it_grants() {
         let rows = [
-            (
-                ("Bash", "touch a.txt", "localSettings"),
-                "Always allow `touch a.txt` in this project",
-            ),
-            (
-                ("Bash", "npm run *", "localSettings"),
-                "Always allow commands that match `npm run *` in this project",
-            ),
-            (
-                ("Read", "//etc/**", "session"),
-                "Allow reading /etc/** during this session",
-            ),
-            (
-                ("WebFetch", "domain:127.0.0.1", "localSettings"),
-                "Always allow fetching from 127.0.0.1 in this project",
-            ),
-            (
-                ("WebSearch", "", "localSettings"),
-                "Always allow web searches in this project",
-            ),
-            (
-                ("mcp__calc__add", "", "localSettings"),
-                "Always allow add (calc) in this project",
-            ),
+            (("Bash", "touch a.txt", "localSettings"), "Always allow `touch a.txt` in this project"),
+            (("Bash", "npm run *", "localSettings"), "Always allow commands that match `npm run *` in this project"),
+            (("Read", "//etc/**", "session"), "Allow reading /etc/** during this session"),
+            (("WebFetch", "domain:127.0.0.1", "localSettings"), "Always allow fetching from 127.0.0.1 in this project"),
+            (("WebSearch", "", "localSettings"), "Always allow web searches in this project"),
+            (("mcp__calc__add", "", "localSettings"), "Always allow add (calc) in this project"),
         ];
         for ((tool, content, destination), expected) in rows {
             assert_eq!(rule(tool, content, destination).as_deref(), Some(expected));
@@ -428,8 +353,7 @@ mod tests {
             Some("Allow all edits during this session")
         );
         assert_eq!(
-            label(r#"{"type":"addDirectories","directories":["/data/a"],"destination":"session"}"#)
-                .as_deref(),
+            label(r#"{"type":"addDirectories","directories":["/data/a"],"destination":"session"}"#).as_deref(),
             Some("Allow access to /data/a during this session")
         );
     }
@@ -437,10 +361,7 @@ mod tests {
     #[test]
     fn the_place_of_a_grant_is_part_of_its_label() {
         let places = [
-            (
-                "projectSettings",
-                "Always allow `ls` in this project, for everyone who uses its settings",
-            ),
+            ("projectSettings", "Always allow `ls` in this project, for everyone who uses its settings"),
             ("userSettings", "Always allow `ls` in all projects"),
             ("session", "Allow `ls` during this session"),
         ];
@@ -453,15 +374,9 @@ mod tests {
     fn all_rules_of_an_update_are_named() {
         let json = r#"{"type":"addRules","behavior":"allow","destination":"session","rules":[
             {"toolName":"Bash","ruleContent":"ls"},{"toolName":"Bash","ruleContent":"pwd"},{"toolName":"Read"}]}"#;
-        assert_eq!(
-            label(json).as_deref(),
-            Some("Allow `ls`, `pwd` and reading any file during this session")
-        );
+        assert_eq!(label(json).as_deref(), Some("Allow `ls`, `pwd` and reading any file during this session"));
         let json = r#"{"type":"addDirectories","directories":["/a","/b"],"destination":"session"}"#;
-        assert_eq!(
-            label(json).as_deref(),
-            Some("Allow access to /a and /b during this session")
-        );
+        assert_eq!(label(json).as_deref(), Some("Allow access to /a and /b during this session"));
     }
 
     #[test]
@@ -521,41 +436,24 @@ mod tests {
     #[test]
     fn a_whole_mcp_server_is_said_to_be_whole() {
         let expected = "Always allow every tool of calc in this project";
-        assert_eq!(
-            rule("mcp__calc", "", "localSettings").as_deref(),
-            Some(expected)
-        );
+        assert_eq!(rule("mcp__calc", "", "localSettings").as_deref(), Some(expected));
     }
 
     #[test]
     fn each_plan_answer_that_allows_names_the_mode_it_leads_to() {
         let options = Mappings::builtin().permissions.plan_options();
-        assert!(
-            options
-                .iter()
-                .any(|option| option.kind == OptionKind::RejectOnce)
-        );
+        assert!(options.iter().any(|option| option.kind == OptionKind::RejectOnce));
         for option in options {
-            assert_eq!(
-                option.kind.allows(),
-                option.mode.is_some(),
-                "{}",
-                option.label
-            );
+            assert_eq!(option.kind.allows(), option.mode.is_some(), "{}", option.label);
         }
         let text = "[[plan]]\nlabel = \"Yes\"\nkind = \"allow_once\"\n";
-        let error = Mappings::with_overrides([("permissions.toml", text)])
-            .expect_err("refused")
-            .to_string();
+        let error = Mappings::with_overrides([("permissions.toml", text)]).expect_err("refused").to_string();
         assert!(error.contains("`mode`"), "{error}");
     }
 
     #[test]
     fn the_plain_answers_have_labels() {
         let permissions = &Mappings::builtin().permissions;
-        assert_eq!(
-            (permissions.allow_once(), permissions.reject_once()),
-            ("Allow once", "Reject")
-        );
+        assert_eq!((permissions.allow_once(), permissions.reject_once()), ("Allow once", "Reject"));
     }
 }

@@ -91,11 +91,7 @@ impl StopReasons {
             for (index, rule) in raw.rule.iter().enumerate() {
                 if rule.stop.is_some() == rule.fail {
                     let expected = "either `stop` with a stop reason or `fail = true`";
-                    return Err(source.wrong(
-                        format!("rule[{index}]"),
-                        "both or neither",
-                        expected,
-                    ));
+                    return Err(source.wrong(format!("rule[{index}]"), "both or neither", expected));
                 }
             }
             // The user's rules are tried first.
@@ -114,12 +110,7 @@ impl StopReasons {
             return match rule.stop {
                 Some(word) => Stop::Reason(word.as_str()),
                 None => Stop::Error {
-                    reason: rule
-                        .reason
-                        .as_deref()
-                        .or(facts.error)
-                        .or(facts.terminal_reason)
-                        .unwrap_or(facts.subtype),
+                    reason: rule.reason.as_deref().or(facts.error).or(facts.terminal_reason).unwrap_or(facts.subtype),
                 },
             };
         }
@@ -129,9 +120,8 @@ impl StopReasons {
 
 impl Rule {
     fn matches(&self, facts: StopFacts<'_>) -> bool {
-        let same = |wanted: &Option<String>, found: Option<&str>| {
-            wanted.as_deref().is_none_or(|wanted| Some(wanted) == found)
-        };
+        let same =
+            |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|wanted| Some(wanted) == found);
         same(&self.error, facts.error)
             && same(&self.subtype, Some(facts.subtype))
             && same(&self.terminal_reason, facts.terminal_reason)
@@ -145,225 +135,59 @@ mod tests {
     use super::*;
     use crate::mappings::Mappings;
 
-    type Row = (
-        &'static str,
-        Option<&'static str>,
-        Option<&'static str>,
-        bool,
-        Option<&'static str>,
-    );
+    type Row = (&'static str, Option<&'static str>, Option<&'static str>, bool, Option<&'static str>);
 
     fn stop((subtype, terminal_reason, stop_reason, is_error, error): Row) -> Stop<'static> {
-        Mappings::builtin().stop_reasons.stop(StopFacts {
-            subtype,
-            terminal_reason,
-            stop_reason,
-            is_error,
-            error,
-        })
+        Mappings::builtin().stop_reasons.stop(StopFacts { subtype, terminal_reason, stop_reason, is_error, error })
     }
 
     #[test]
     fn every_end_that_was_recorded_has_its_meaning() {
         use Stop::{Error, Reason};
         let rows: [(Row, Stop<'static>); 22] = [
-            (
-                ("success", Some("completed"), Some("end_turn"), false, None),
-                Reason("end_turn"),
-            ),
-            (
-                (
-                    "success",
-                    Some("completed"),
-                    Some("pause_turn"),
-                    false,
-                    None,
-                ),
-                Reason("end_turn"),
-            ),
-            (
-                (
-                    "success",
-                    Some("completed"),
-                    Some("stop_sequence"),
-                    false,
-                    None,
-                ),
-                Reason("end_turn"),
-            ),
-            (
-                ("success", Some("completed"), Some("tool_use"), false, None),
-                Reason("end_turn"),
-            ),
-            (
-                (
-                    "success",
-                    Some("hook_stopped"),
-                    Some("tool_use"),
-                    false,
-                    None,
-                ),
-                Reason("end_turn"),
-            ),
+            (("success", Some("completed"), Some("end_turn"), false, None), Reason("end_turn")),
+            (("success", Some("completed"), Some("pause_turn"), false, None), Reason("end_turn")),
+            (("success", Some("completed"), Some("stop_sequence"), false, None), Reason("end_turn")),
+            (("success", Some("completed"), Some("tool_use"), false, None), Reason("end_turn")),
+            (("success", Some("hook_stopped"), Some("tool_use"), false, None), Reason("end_turn")),
             (("success", None, None, false, None), Reason("end_turn")),
+            (("success", Some("aborted_streaming"), None, false, None), Reason("cancelled")),
+            (("success", Some("aborted_tools"), Some("tool_use"), false, None), Reason("cancelled")),
+            (("error_during_execution", Some("aborted_streaming"), None, true, None), Reason("cancelled")),
+            (("error_during_execution", Some("aborted_tools"), Some("tool_use"), true, None), Reason("cancelled")),
+            (("error_max_turns", Some("max_turns"), Some("tool_use"), true, None), Reason("max_turn_requests")),
+            (("success", Some("api_error"), Some("refusal"), true, Some("invalid_request")), Reason("refusal")),
             (
-                ("success", Some("aborted_streaming"), None, false, None),
-                Reason("cancelled"),
-            ),
-            (
-                (
-                    "success",
-                    Some("aborted_tools"),
-                    Some("tool_use"),
-                    false,
-                    None,
-                ),
-                Reason("cancelled"),
-            ),
-            (
-                (
-                    "error_during_execution",
-                    Some("aborted_streaming"),
-                    None,
-                    true,
-                    None,
-                ),
-                Reason("cancelled"),
-            ),
-            (
-                (
-                    "error_during_execution",
-                    Some("aborted_tools"),
-                    Some("tool_use"),
-                    true,
-                    None,
-                ),
-                Reason("cancelled"),
-            ),
-            (
-                (
-                    "error_max_turns",
-                    Some("max_turns"),
-                    Some("tool_use"),
-                    true,
-                    None,
-                ),
-                Reason("max_turn_requests"),
-            ),
-            (
-                (
-                    "success",
-                    Some("api_error"),
-                    Some("refusal"),
-                    true,
-                    Some("invalid_request"),
-                ),
-                Reason("refusal"),
-            ),
-            (
-                (
-                    "success",
-                    Some("api_error"),
-                    Some("stop_sequence"),
-                    true,
-                    Some("max_output_tokens"),
-                ),
+                ("success", Some("api_error"), Some("stop_sequence"), true, Some("max_output_tokens")),
                 Reason("max_tokens"),
             ),
             (
-                (
-                    "success",
-                    Some("api_error"),
-                    Some("stop_sequence"),
-                    true,
-                    Some("rate_limit"),
-                ),
-                Error {
-                    reason: "rate_limit",
-                },
+                ("success", Some("api_error"), Some("stop_sequence"), true, Some("rate_limit")),
+                Error { reason: "rate_limit" },
             ),
             (
-                (
-                    "success",
-                    Some("api_error"),
-                    Some("stop_sequence"),
-                    true,
-                    Some("authentication_failed"),
-                ),
-                Error {
-                    reason: "authentication_failed",
-                },
+                ("success", Some("api_error"), Some("stop_sequence"), true, Some("authentication_failed")),
+                Error { reason: "authentication_failed" },
+            ),
+            (("success", Some("api_error"), Some("stop_sequence"), true, None), Error { reason: "api_error" }),
+            (
+                ("success", Some("prompt_too_long"), Some("stop_sequence"), true, Some("invalid_request")),
+                Error { reason: "prompt_too_long" },
             ),
             (
-                (
-                    "success",
-                    Some("api_error"),
-                    Some("stop_sequence"),
-                    true,
-                    None,
-                ),
-                Error {
-                    reason: "api_error",
-                },
+                ("success", Some("blocking_limit"), Some("stop_sequence"), true, Some("invalid_request")),
+                Error { reason: "prompt_too_long" },
             ),
             (
-                (
-                    "success",
-                    Some("prompt_too_long"),
-                    Some("stop_sequence"),
-                    true,
-                    Some("invalid_request"),
-                ),
-                Error {
-                    reason: "prompt_too_long",
-                },
+                ("success", Some("image_error"), Some("stop_sequence"), true, Some("invalid_request")),
+                Error { reason: "image_error" },
             ),
             (
-                (
-                    "success",
-                    Some("blocking_limit"),
-                    Some("stop_sequence"),
-                    true,
-                    Some("invalid_request"),
-                ),
-                Error {
-                    reason: "prompt_too_long",
-                },
+                ("error_max_budget_usd", Some("budget_exhausted"), None, true, None),
+                Error { reason: "budget_exhausted" },
             ),
-            (
-                (
-                    "success",
-                    Some("image_error"),
-                    Some("stop_sequence"),
-                    true,
-                    Some("invalid_request"),
-                ),
-                Error {
-                    reason: "image_error",
-                },
-            ),
-            (
-                (
-                    "error_max_budget_usd",
-                    Some("budget_exhausted"),
-                    None,
-                    true,
-                    None,
-                ),
-                Error {
-                    reason: "budget_exhausted",
-                },
-            ),
-            (
-                ("error_during_execution", None, None, true, None),
-                Error {
-                    reason: "error_during_execution",
-                },
-            ),
-            (
-                ("success", Some("max_turns"), None, true, None),
-                Reason("max_turn_requests"),
-            ),
+            (("error_during_execution", None, None, true, None), Error { reason: "error_during_execution" }),
+            (("success", Some("max_turns"), None, true, None), Reason("max_turn_requests")),
         ];
         for (row, expected) in rows {
             assert_eq!(stop(row), expected, "{row:?}");
@@ -372,34 +196,16 @@ mod tests {
 
     #[test]
     fn an_unknown_end_is_an_error_only_when_it_says_so() {
-        assert_eq!(
-            stop(("success", Some("brand_new"), None, false, None)),
-            Stop::Reason("end_turn")
-        );
-        assert_eq!(
-            stop(("success", Some("brand_new"), None, true, None)),
-            Stop::Error {
-                reason: "brand_new"
-            }
-        );
-        assert_eq!(
-            stop(("brand_new", None, None, true, None)),
-            Stop::Error {
-                reason: "brand_new"
-            }
-        );
+        assert_eq!(stop(("success", Some("brand_new"), None, false, None)), Stop::Reason("end_turn"));
+        assert_eq!(stop(("success", Some("brand_new"), None, true, None)), Stop::Error { reason: "brand_new" });
+        assert_eq!(stop(("brand_new", None, None, true, None)), Stop::Error { reason: "brand_new" });
     }
 
     #[test]
     fn a_users_rule_is_tried_first() {
         let text = "[[rule]]\nterminal_reason = \"hook_stopped\"\nstop = \"refusal\"\n";
-        let mappings =
-            Mappings::with_overrides([("stop_reasons.toml", text)]).expect("a valid table");
-        let facts = StopFacts {
-            subtype: "success",
-            terminal_reason: Some("hook_stopped"),
-            ..StopFacts::default()
-        };
+        let mappings = Mappings::with_overrides([("stop_reasons.toml", text)]).expect("a valid table");
+        let facts = StopFacts { subtype: "success", terminal_reason: Some("hook_stopped"), ..StopFacts::default() };
         assert_eq!(mappings.stop_reasons.stop(facts), Stop::Reason("refusal"));
     }
 
@@ -410,9 +216,7 @@ mod tests {
             "[[rule]]\nstop = \"refusal\"\nfail = true\n",
             "[[rule]]\nstop = \"done\"\n",
         ] {
-            let error = Mappings::with_overrides([("stop_reasons.toml", text)])
-                .expect_err("refused")
-                .to_string();
+            let error = Mappings::with_overrides([("stop_reasons.toml", text)]).expect_err("refused").to_string();
             assert!(error.contains("stop_reasons.toml"), "{error}");
         }
     }
@@ -420,16 +224,8 @@ mod tests {
     #[test]
     fn every_reason_the_rules_name_has_words() {
         let mappings = Mappings::builtin();
-        for reason in mappings
-            .stop_reasons
-            .rules
-            .iter()
-            .filter_map(|rule| rule.reason.as_deref())
-        {
-            assert!(
-                mappings.errors.names(reason),
-                "errors.toml has no row for {reason}"
-            );
+        for reason in mappings.stop_reasons.rules.iter().filter_map(|rule| rule.reason.as_deref()) {
+            assert!(mappings.errors.names(reason), "errors.toml has no row for {reason}");
         }
     }
 }

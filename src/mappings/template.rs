@@ -108,8 +108,7 @@ fn head(value: &str) -> &str {
 /// direction of writing round, with which a command can be made to look like another one.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// One line: white space folded to single spaces, hidden characters left out, cut to [`MAX_CHARS`] characters.
@@ -153,20 +152,12 @@ mod tests {
     fn fill(source: &str, values: &[(&str, &str)]) -> Option<String> {
         Template::parse(source)
             .expect("the test's own template")
-            .fill(|name| {
-                values
-                    .iter()
-                    .find(|(key, _)| *key == name)
-                    .map(|(_, value)| Cow::Owned((*value).to_owned()))
-            })
+            .fill(|name| values.iter().find(|(key, _)| *key == name).map(|(_, value)| Cow::Owned((*value).to_owned())))
     }
 
     #[test]
     fn placeholders_are_filled_and_doubled_braces_are_text() {
-        assert_eq!(
-            fill("Read {path}", &[("path", "a.rs")]).as_deref(),
-            Some("Read a.rs")
-        );
+        assert_eq!(fill("Read {path}", &[("path", "a.rs")]).as_deref(), Some("Read a.rs"));
         assert_eq!(fill("{{{a}}}", &[("a", "x")]).as_deref(), Some("{x}"));
     }
 
@@ -178,20 +169,14 @@ mod tests {
 
     #[test]
     fn a_lonely_brace_is_refused_with_what_is_missing() {
-        assert_eq!(
-            Template::parse("Read {path").expect_err("refused"),
-            "a `}` after `{path`"
-        );
+        assert_eq!(Template::parse("Read {path").expect_err("refused"), "a `}` after `{path`");
         assert!(Template::parse("a } b").is_err());
         assert!(Template::parse("a {} b").is_err());
     }
 
     #[test]
     fn white_space_folds_to_one_line() {
-        assert_eq!(
-            one_line("  cd /a &&\n\t make   all\r\n"),
-            "cd /a && make all"
-        );
+        assert_eq!(one_line("  cd /a &&\n\t make   all\r\n"), "cd /a && make all");
         assert_eq!(one_line("a\u{1b}[31mb"), "a[31mb");
         assert_eq!(one_line("rm \u{202e}txt.a"), "rm txt.a");
     }
@@ -203,9 +188,6 @@ mod tests {
         assert!(line.ends_with("ä…"));
         assert_eq!(one_line(&"x".repeat(MAX_CHARS)), "x".repeat(MAX_CHARS));
         let spaced = one_line(&"ab ".repeat(200));
-        assert!(
-            spaced.chars().count() <= MAX_CHARS && spaced.ends_with('…'),
-            "{spaced}"
-        );
+        assert!(spaced.chars().count() <= MAX_CHARS && spaced.ends_with('…'), "{spaced}");
     }
 }

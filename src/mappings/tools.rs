@@ -122,10 +122,7 @@ impl<'de> Deserialize<'de> for Titles {
             fn visit_str<E: serde::de::Error>(self, title: &str) -> Result<Titles, E> {
                 Ok(Titles(vec![title.to_owned()]))
             }
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(
-                self,
-                mut titles: A,
-            ) -> Result<Titles, A::Error> {
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut titles: A) -> Result<Titles, A::Error> {
                 let mut all = Vec::new();
                 while let Some(title) = titles.next_element()? {
                     all.push(title);
@@ -180,10 +177,7 @@ pub struct ToolRow<'m> {
 impl Tools {
     pub(super) fn read(layers: &[Source<'_>]) -> Result<Self, MappingError> {
         let mut rows = HashMap::new();
-        let (mut mcp, mut default) = (
-            Facts::check(RawRow::default())?,
-            Facts::check(RawRow::default())?,
-        );
+        let (mut mcp, mut default) = (Facts::check(RawRow::default())?, Facts::check(RawRow::default())?);
         for source in layers {
             let raw: RawTools = source.read()?;
             if let Some(row) = raw.mcp {
@@ -208,26 +202,11 @@ impl Tools {
     #[must_use]
     pub fn get<'m>(&'m self, name: &'m str) -> ToolRow<'m> {
         if let Some(facts) = self.rows.get(name) {
-            return ToolRow {
-                facts,
-                name,
-                server: None,
-                tool: name,
-            };
+            return ToolRow { facts, name, server: None, tool: name };
         }
         match mcp_name(name) {
-            Some((server, tool)) => ToolRow {
-                facts: &self.mcp,
-                name,
-                server: Some(server),
-                tool,
-            },
-            None => ToolRow {
-                facts: &self.default,
-                name,
-                server: None,
-                tool: name,
-            },
+            Some((server, tool)) => ToolRow { facts: &self.mcp, name, server: Some(server), tool },
+            None => ToolRow { facts: &self.default, name, server: None, tool: name },
         }
     }
 
@@ -248,14 +227,7 @@ fn mcp_name(name: &str) -> Option<(&str, &str)> {
 
 impl Facts {
     fn check(row: RawRow) -> Result<Self, MappingError> {
-        Self::new(
-            Source {
-                file: super::TOOLS,
-                text: "",
-            },
-            "default",
-            row,
-        )
+        Self::new(Source { file: super::TOOLS, text: "" }, "default", row)
     }
 
     fn new(source: Source<'_>, key: &str, row: RawRow) -> Result<Self, MappingError> {
@@ -270,10 +242,7 @@ impl Facts {
             None => Err(source.wrong(
                 format!("{key}.{field}"),
                 "",
-                format!(
-                    "the input field that `content = \"{:?}\"` shows",
-                    row.content
-                ),
+                format!("the input field that `content = \"{:?}\"` shows", row.content),
             )),
         };
         match row.content {
@@ -380,17 +349,8 @@ impl<'m> ToolRow<'m> {
             field => lookup(field),
         };
         let filled = self.facts.titles.iter().find_map(|title| title.fill(value));
-        let title = one_line(
-            filled
-                .as_deref()
-                .or(self.facts.untitled.as_deref())
-                .unwrap_or(self.tool),
-        );
-        if title.is_empty() {
-            "Tool".to_owned()
-        } else {
-            title
-        }
+        let title = one_line(filled.as_deref().or(self.facts.untitled.as_deref()).unwrap_or(self.tool));
+        if title.is_empty() { "Tool".to_owned() } else { title }
     }
 }
 
@@ -401,12 +361,10 @@ mod tests {
     use crate::mappings::template::MAX_CHARS;
 
     fn title(name: &str, input: &[(&str, &str)]) -> String {
-        Mappings::builtin().tools.get(name).title(|field| {
-            input
-                .iter()
-                .find(|(key, _)| *key == field)
-                .map(|(_, value)| Cow::Borrowed(*value))
-        })
+        Mappings::builtin()
+            .tools
+            .get(name)
+            .title(|field| input.iter().find(|(key, _)| *key == field).map(|(_, value)| Cow::Borrowed(*value)))
     }
 
     #[test]
@@ -414,59 +372,19 @@ mod tests {
         let rows = [
             ("Bash", ToolKind::Execute, ContentRule::Console, "Terminal"),
             ("Read", ToolKind::Read, ContentRule::File, "Read file"),
-            (
-                "Write",
-                ToolKind::Edit,
-                ContentRule::DiffWrite,
-                "Write file",
-            ),
+            ("Write", ToolKind::Edit, ContentRule::DiffWrite, "Write file"),
             ("Edit", ToolKind::Edit, ContentRule::DiffEdit, "Edit file"),
-            (
-                "NotebookEdit",
-                ToolKind::Edit,
-                ContentRule::DiffCell,
-                "Edit notebook",
-            ),
+            ("NotebookEdit", ToolKind::Edit, ContentRule::DiffCell, "Edit notebook"),
             ("Glob", ToolKind::Search, ContentRule::Text, "Find files"),
             ("Grep", ToolKind::Search, ContentRule::Text, "Search"),
-            (
-                "WebFetch",
-                ToolKind::Fetch,
-                ContentRule::Fetch,
-                "Fetch page",
-            ),
-            (
-                "WebSearch",
-                ToolKind::Fetch,
-                ContentRule::Fetch,
-                "Search the web",
-            ),
+            ("WebFetch", ToolKind::Fetch, ContentRule::Fetch, "Fetch page"),
+            ("WebSearch", ToolKind::Fetch, ContentRule::Fetch, "Search the web"),
             ("Task", ToolKind::Think, ContentRule::Report, "Subagent"),
             ("Agent", ToolKind::Think, ContentRule::Report, "Subagent"),
-            (
-                "ExitPlanMode",
-                ToolKind::SwitchMode,
-                ContentRule::Plan,
-                "Approve the plan",
-            ),
-            (
-                "EnterPlanMode",
-                ToolKind::SwitchMode,
-                ContentRule::None,
-                "Enter plan mode",
-            ),
-            (
-                "AskUserQuestion",
-                ToolKind::Other,
-                ContentRule::Questions,
-                "Question",
-            ),
-            (
-                "TodoWrite",
-                ToolKind::Think,
-                ContentRule::Todo,
-                "Update the plan",
-            ),
+            ("ExitPlanMode", ToolKind::SwitchMode, ContentRule::Plan, "Approve the plan"),
+            ("EnterPlanMode", ToolKind::SwitchMode, ContentRule::None, "Enter plan mode"),
+            ("AskUserQuestion", ToolKind::Other, ContentRule::Questions, "Question"),
+            ("TodoWrite", ToolKind::Think, ContentRule::Todo, "Update the plan"),
         ];
         for (name, kind, content, untitled) in rows {
             let row = Mappings::builtin().tools.get(name);
@@ -483,28 +401,16 @@ mod tests {
              ToolSearch WebFetch WebSearch Workflow Write Glob Grep TodoWrite TaskCreate TaskGet TaskList TaskUpdate \
              TaskOutput KillShell BashOutput StructuredOutput Agent";
         let known = Mappings::builtin().tools.names();
-        let missing: Vec<_> = tools
-            .split_whitespace()
-            .filter(|name| !known.contains(name))
-            .collect();
+        let missing: Vec<_> = tools.split_whitespace().filter(|name| !known.contains(name)).collect();
         assert!(missing.is_empty(), "no row for {missing:?}");
     }
 
     #[test]
     fn titles_are_filled_from_the_input() {
         assert_eq!(title("Bash", &[("command", "cargo test")]), "cargo test");
-        assert_eq!(
-            title("Read", &[("file_path", "src/main.rs")]),
-            "Read src/main.rs"
-        );
-        assert_eq!(
-            title("Grep", &[("pattern", "fn main")]),
-            "Search for fn main"
-        );
-        assert_eq!(
-            title("Grep", &[("pattern", "fn main"), ("path", "src")]),
-            "Search for fn main in src"
-        );
+        assert_eq!(title("Read", &[("file_path", "src/main.rs")]), "Read src/main.rs");
+        assert_eq!(title("Grep", &[("pattern", "fn main")]), "Search for fn main");
+        assert_eq!(title("Grep", &[("pattern", "fn main"), ("path", "src")]), "Search for fn main in src");
         assert_eq!(title("Skill", &[("skill", "pdf")]), "Use skill pdf");
     }
 
@@ -512,20 +418,14 @@ mod tests {
     fn an_mcp_tool_names_tool_and_server() {
         assert_eq!(title("mcp__calc__add", &[]), "add (calc)");
         assert_eq!(title("mcp__my_server__get__it", &[]), "get__it (my_server)");
-        assert_eq!(
-            Mappings::builtin().tools.get("mcp__calc__add").server(),
-            Some("calc")
-        );
+        assert_eq!(Mappings::builtin().tools.get("mcp__calc__add").server(), Some("calc"));
         assert_eq!(title("mcp__calc", &[]), "mcp__calc", "not of that form");
     }
 
     #[test]
     fn an_unknown_tool_is_titled_by_its_name() {
         let row = Mappings::builtin().tools.get("Frobnicate");
-        assert_eq!(
-            (row.kind(), row.content()),
-            (ToolKind::Other, ContentRule::Text)
-        );
+        assert_eq!((row.kind(), row.content()), (ToolKind::Other, ContentRule::Text));
         assert_eq!(title("Frobnicate", &[("command", "x")]), "Frobnicate");
     }
 
@@ -552,27 +452,15 @@ mod tests {
             (Some("file_path"), Some("old_string"), Some("new_string"))
         );
         let read = Mappings::builtin().tools.get("Read");
-        assert_eq!(
-            (read.path(), read.line()),
-            (Some("file_path"), Some("offset"))
-        );
-        let source = Source {
-            file: "tools.toml",
-            text: "[tool.X]\npath = \"p\"\ncontent = \"diff_write\"\n",
-        };
+        assert_eq!((read.path(), read.line()), (Some("file_path"), Some("offset")));
+        let source = Source { file: "tools.toml", text: "[tool.X]\npath = \"p\"\ncontent = \"diff_write\"\n" };
         let error = Tools::read(&[source]).expect_err("refused").to_string();
         assert!(error.contains("tool.X.new"), "{error}");
     }
 
     #[test]
     fn what_becomes_the_plan_has_no_card() {
-        for name in [
-            "TodoWrite",
-            "TaskCreate",
-            "TaskUpdate",
-            "TaskGet",
-            "TaskList",
-        ] {
+        for name in ["TodoWrite", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList"] {
             assert!(!Mappings::builtin().tools.get(name).card(), "{name}");
         }
         assert!(Mappings::builtin().tools.get("Task").card());

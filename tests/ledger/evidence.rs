@@ -39,12 +39,7 @@ const TYPES: [&str; 18] = [
 ];
 
 /// What claude asks; every other control request is ours.
-const ASKED_BY_CLAUDE: [&str; 4] = [
-    "can_use_tool",
-    "hook_callback",
-    "elicitation",
-    "request_user_dialog",
-];
+const ASKED_BY_CLAUDE: [&str; 4] = ["can_use_tool", "hook_callback", "elicitation", "request_user_dialog"];
 
 impl Shown {
     /// Whether a message shows this word of this section.
@@ -65,9 +60,7 @@ impl Shown {
     fn find(&mut self, value: &Value, asked: &mut BTreeMap<String, Vec<String>>) {
         match value {
             Value::Object(object) if object.contains_key("jsonrpc") => self.acp(object, asked),
-            Value::Object(object) if TYPES.contains(&text(object, "type")) => {
-                self.stream_json(object)
-            }
+            Value::Object(object) if TYPES.contains(&text(object, "type")) => self.stream_json(object),
             Value::Object(object) => object.values().for_each(|value| self.find(value, asked)),
             Value::Array(items) => items.iter().for_each(|value| self.find(value, asked)),
             Value::String(string) if string.starts_with('{') => {
@@ -98,10 +91,7 @@ impl Shown {
 
     fn acp(&mut self, message: &Object, asked: &mut BTreeMap<String, Vec<String>>) {
         self.meta(&Value::Object(message.clone()));
-        let id = message
-            .get("id")
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let id = message.get("id").map(ToString::to_string).unwrap_or_default();
         let method = text(message, "method");
         if !method.is_empty() {
             asked.entry(id).or_default().push(method.to_owned());
@@ -122,13 +112,7 @@ impl Shown {
             return;
         }
         if let Some(error) = object(message, "error") {
-            self.add(
-                "error_code",
-                &error
-                    .get("code")
-                    .map(ToString::to_string)
-                    .unwrap_or_default(),
-            );
+            self.add("error_code", &error.get("code").map(ToString::to_string).unwrap_or_default());
             self.keys("part", "error.", error);
         }
         if let Some(result) = object(message, "result") {
@@ -242,7 +226,7 @@ impl Shown {
         }
     }
 
-    /// The dotted paths of an object of capabilities; `false` and null say that there is none.
+    /// The dotted paths of an object, of capabilities or of `_meta`.
     fn paths(&mut self, section: &str, prefix: &str, object: &Object) {
         for (key, value) in object {
             let path = format!("{prefix}{key}");
@@ -274,10 +258,7 @@ impl Shown {
     fn stream_json(&mut self, message: &Object) {
         let kind = text(message, "type");
         let body = object(message, "message");
-        let blocks = || {
-            body.map(|body| objects(body, "content"))
-                .unwrap_or_default()
-        };
+        let blocks = || body.map(|body| objects(body, "content")).unwrap_or_default();
         match kind {
             // Claude's own `user` lines carry its session id; ours leave it empty.
             "user" if text(message, "session_id").is_empty() => {
@@ -409,9 +390,7 @@ fn object<'v>(object: &'v Object, key: &str) -> Option<&'v Object> {
 
 fn objects<'v>(object: &'v Object, key: &str) -> Vec<&'v Object> {
     let items = object.get(key).and_then(Value::as_array);
-    items
-        .map(|items| items.iter().filter_map(Value::as_object).collect())
-        .unwrap_or_default()
+    items.map(|items| items.iter().filter_map(Value::as_object).collect()).unwrap_or_default()
 }
 
 #[test]
@@ -445,12 +424,7 @@ fn a_word_is_shown_only_in_its_place() {
     ] {
         assert!(shown.has(section, word), "{section}: {word}");
     }
-    for (section, word) in [
-        ("content", "image"),
-        ("stdout", "user"),
-        ("user_block", "text"),
-        ("update", "end_turn"),
-    ] {
+    for (section, word) in [("content", "image"), ("stdout", "user"), ("user_block", "text"), ("update", "end_turn")] {
         assert!(!shown.has(section, word), "{section}: {word}");
     }
 }

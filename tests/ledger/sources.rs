@@ -16,10 +16,7 @@ const FOLDERS: [&str; 4] = ["src/wire", "src/translate", "src/session", "src/pee
 
 impl Sources {
     pub(crate) fn read() -> Self {
-        let code = FOLDERS
-            .iter()
-            .flat_map(|folder| files(folder, "rs"))
-            .map(|path| (path.clone(), code(&read(&path))));
+        let code = FOLDERS.iter().flat_map(|folder| files(folder, "rs")).map(|path| (path.clone(), code(&read(&path))));
         let mut texts: Vec<(String, String)> = code
             .map(|(path, text)| {
                 let below = path.strip_prefix(root("")).unwrap_or(&path);
@@ -28,10 +25,7 @@ impl Sources {
             .collect();
         if !texts.is_empty() {
             let ledgers = ["acp.toml", "stream_json.toml"].map(|file| root("mappings").join(file));
-            for path in files("mappings", "toml")
-                .into_iter()
-                .filter(|path| !ledgers.contains(path))
-            {
+            for path in files("mappings", "toml").into_iter().filter(|path| !ledgers.contains(path)) {
                 let below = path.strip_prefix(root("")).unwrap_or(&path);
                 texts.push((below.display().to_string(), table(&read(&path))));
             }
@@ -40,10 +34,7 @@ impl Sources {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self
-            .texts
-            .iter()
-            .any(|(file, _)| file.starts_with("src/translate"))
+        !self.texts.iter().any(|(file, _)| file.starts_with("src/translate"))
     }
 
     /// Whether some text has this word, or a name that stands for it in Rust: `session_update` for `sessionUpdate`,
@@ -55,33 +46,36 @@ impl Sources {
             _ => word,
         };
         let forms = [word.to_owned(), last.to_owned(), snake(last), pascal(last)];
-        self.texts
-            .iter()
-            .any(|(_, text)| forms.iter().any(|form| has(text, form)))
+        self.texts.iter().any(|(_, text)| forms.iter().any(|form| has(text, form)))
+    }
+
+    /// The reasons that `errors.toml` is asked for by name, with the file.
+    pub(crate) fn reasons(&self) -> BTreeSet<(String, String)> {
+        let mut found = BTreeSet::new();
+        for (file, text) in &self.texts {
+            for (at, _) in text.match_indices("self.error(") {
+                let argument = text[at + "self.error(".len()..].trim_start();
+                if let Some(reason) = argument.strip_prefix('"').and_then(|rest| rest.split('"').next()) {
+                    found.insert((file.clone(), reason.to_owned()));
+                }
+            }
+        }
+        found
     }
 
     /// The words that stand where only words do, with the file: methods, flags, variables, arms of a match over texts, and
     /// the variants of enums that are written as words.
     pub(crate) fn words(&self) -> BTreeSet<(String, String)> {
         let mut found = BTreeSet::new();
-        for (file, text) in self
-            .texts
-            .iter()
-            .filter(|(file, _)| file.starts_with("src/"))
-        {
+        for (file, text) in self.texts.iter().filter(|(file, _)| file.starts_with("src/")) {
             for literal in literals(text) {
                 if is_method(literal) || is_flag(literal) || is_variable(literal) {
                     found.insert((file.clone(), literal.to_owned()));
                 }
             }
-            for line in text
-                .lines()
-                .filter(|line| line.trim_start().starts_with(['"', '|']) && line.contains("=>"))
-            {
+            for line in text.lines().filter(|line| line.trim_start().starts_with(['"', '|']) && line.contains("=>")) {
                 let arm = line.split("=>").next().unwrap_or_default();
-                for literal in literals(arm.split(" if ").next().unwrap_or_default())
-                    .filter(|word| !word.is_empty())
-                {
+                for literal in literals(arm.split(" if ").next().unwrap_or_default()).filter(|word| !word.is_empty()) {
                     found.insert((file.clone(), literal.to_owned()));
                 }
             }
@@ -96,17 +90,12 @@ impl Sources {
 /// Code without comments and without what stands behind `#[cfg(test)]`, which is the last thing in a file.
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let lines = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 fn table(text: &str) -> String {
-    text.lines()
-        .filter(|line| !line.trim_start().starts_with('#'))
-        .collect::<Vec<_>>()
-        .join("\n")
+    text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n")
 }
 
 /// Whether `word` stands in `text` with no letter, digit or underscore beside it.
@@ -139,29 +128,18 @@ fn pascal(word: &str) -> String {
     word.split(['_', '-', '/'])
         .map(|part| {
             let mut chars = part.chars();
-            chars
-                .next()
-                .map(|first| first.to_ascii_uppercase().to_string() + chars.as_str())
-                .unwrap_or_default()
+            chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
         })
         .collect()
 }
 
 /// The plain string literals of a piece of code. Raw strings and escapes are no words.
 fn literals(text: &str) -> impl Iterator<Item = &str> {
-    text.split('"')
-        .skip(1)
-        .step_by(2)
-        .filter(|literal| !literal.contains(['\n', '\\', ' ']))
+    text.split('"').skip(1).step_by(2).filter(|literal| !literal.contains(['\n', '\\', ' ']))
 }
 
 fn is_method(literal: &str) -> bool {
-    let lower = |part: &str| {
-        !part.is_empty()
-            && part
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c == '_' || c == '$')
-    };
+    let lower = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c == '$');
     let parts: Vec<_> = literal.split('/').collect();
     parts.len() >= 2
         && parts.iter().all(|part| lower(part))
@@ -177,9 +155,7 @@ fn is_flag(literal: &str) -> bool {
 
 fn is_variable(literal: &str) -> bool {
     (literal.starts_with("CLAUDE") || literal.starts_with("ANTHROPIC"))
-        && literal
-            .chars()
-            .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+        && literal.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// The variants of enums that serde writes in snake case, as the words they are on the wire.
@@ -197,16 +173,12 @@ fn tagged_variants(text: &str) -> Vec<String> {
             continue;
         }
         for line in lines.by_ref().take_while(|line| !line.starts_with('}')) {
-            let Some(variant) = line
-                .strip_prefix("    ")
-                .filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()))
+            let Some(variant) =
+                line.strip_prefix("    ").filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()))
             else {
                 continue;
             };
-            let name: String = variant
-                .chars()
-                .take_while(char::is_ascii_alphanumeric)
-                .collect();
+            let name: String = variant.chars().take_while(char::is_ascii_alphanumeric).collect();
             words.push(snake(&name));
         }
     }
@@ -220,40 +192,16 @@ fn words_are_found_where_only_words_stand() {
          ToolCall(T<'a>),\n    Plan {\n        entries: u8,\n    },\n}\nfn f() {\n    match s {\n        \"a\" | \"b\" => 1,\n        \
          \"c\" if g(\"d\") => 2,\n    };\n    h(\"session/new\", \"--resume\", \"text/plain\", \"CLAUDECODE\");\n}\n#[cfg(test)]\n\"--x\"",
     );
-    let sources = Sources {
-        texts: vec![("src/translate/x.rs".to_owned(), text)],
-    };
+    let sources = Sources { texts: vec![("src/translate/x.rs".to_owned(), text)] };
     let found: Vec<_> = sources.words().into_iter().map(|(_, word)| word).collect();
-    assert_eq!(
-        found,
-        [
-            "--resume",
-            "CLAUDECODE",
-            "a",
-            "b",
-            "c",
-            "plan",
-            "session/new",
-            "tool_call"
-        ]
-    );
+    assert_eq!(found, ["--resume", "CLAUDECODE", "a", "b", "c", "plan", "session/new", "tool_call"]);
 }
 
 #[test]
 fn a_word_is_found_in_its_rust_forms_and_not_inside_another() {
-    let sources = Sources {
-        texts: vec![(
-            "src/wire/x.rs".to_owned(),
-            "ToolCall session_update \"end_turn\" -p".to_owned(),
-        )],
-    };
-    for word in [
-        "tool_call",
-        "sessionUpdate",
-        "params.sessionUpdate",
-        "end_turn",
-        "-p",
-    ] {
+    let sources =
+        Sources { texts: vec![("src/wire/x.rs".to_owned(), "ToolCall session_update \"end_turn\" -p".to_owned())] };
+    for word in ["tool_call", "sessionUpdate", "params.sessionUpdate", "end_turn", "-p"] {
         assert!(sources.mentions(word), "{word}");
     }
     for word in ["tool", "turn", "update", "call"] {

@@ -1,0 +1,3 @@
+//! The protocols as bytes and messages. No I/O, no clock, no decisions.
+
+pub mod frame;

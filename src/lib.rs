@@ -5,3 +5,6 @@
 //! conversation is a pure function of its events.
 
 #![forbid(unsafe_code)]
+
+pub mod peer;
+pub mod wire;

@@ -5,3 +5,7 @@
 //! conversation is a pure function of its events.
 
 #![forbid(unsafe_code)]
+
+pub mod agents;
+pub mod config;
+pub mod trace;

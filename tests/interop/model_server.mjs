@@ -240,7 +240,10 @@ export function startModelServer(port = 0) {
     const send = async (type, data) => {
       if (!response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`) && !isGone()) {
         // A client that reads slowly must not pile the reply up here.
-        await new Promise((done) => { response.once('drain', done); response.once('close', done); });
+        await new Promise((done) => {
+          const go = () => { response.off('drain', go).off('close', go); done(); };
+          response.on('drain', go).on('close', go);
+        });
       }
     };
     await send('message_start', { message });

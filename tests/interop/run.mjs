@@ -1,9 +1,10 @@
 // Runs the interop checks: an ACP agent command under test, the real claude behind it, real client programs in front of it, and
-// a scripted model server on loopback. Prints one line for each check and `N passed, N failed` last; exit code 1 if any failed.
+// a scripted model server on loopback. Prints one line for each check and `N passed, N failed` last. Exit code 1 if any failed,
+// 2 if the checks could not be run at all.
 //
 //   node tests/interop/run.mjs [OPTIONS] [FILTER…]      a check runs if its name contains one of the filters (default: all)
 //     --list             print the names only
-//     --deadline SECONDS what a check may take (default 90); then it is stopped and counts as failed
+//     --deadline SECONDS what a check may take (default 120); then it is stopped and counts as failed
 //     --keep             keep the wire recordings of passing checks too
 //   AGENT_CMD='["/path/to/agent","acp"]'                the agent (default: the newest built diglot, with `acp`)
 //   CLAUDE_CODE_EXECUTABLE, DIGLOT_PEERS                another claude; where the client programs are installed (setup.mjs)
@@ -93,7 +94,7 @@ async function runCheck(check, { place, model, agent, deadline, keep }) {
 async function main() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { list: { type: 'boolean' }, keep: { type: 'boolean' }, deadline: { type: 'string', default: '90' } },
+    options: { list: { type: 'boolean' }, keep: { type: 'boolean' }, deadline: { type: 'string', default: '120' } },
   });
   const place = setup();
   const checks = allChecks(place).filter((check) => positionals.length === 0 || positionals.some((filter) => check.name.includes(filter)));
@@ -122,5 +123,5 @@ async function main() {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   // A stray rejection of a stopped check must not take the run with it.
   process.on('unhandledRejection', (error) => out(`        stray: ${error?.message ?? error}`));
-  process.exit(await main());
+  process.exit(await main().catch((error) => { process.stderr.write(`${error.message}\n`); return 2; }));
 }

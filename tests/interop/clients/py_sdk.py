@@ -1,7 +1,7 @@
 """An editor made of the official Python SDK: the same commands and events as ts_sdk.mjs, over stdin and stdout.
 
 It owns the ACP connection to the agent and reports, in order, what the SDK handed to it; it decides nothing by itself.
-The SDK is used with its defaults, so a line longer than its reader allows is a failure here as it would be for a user.
+The SDK is used with its defaults, as most editors built on it do.
 """
 
 import asyncio

@@ -145,10 +145,7 @@ pub fn resolve(
     } else if let Some(known) = known {
         resolved.program = known.program.into();
     } else {
-        return Err(AgentError::Unknown {
-            name: name.to_owned(),
-            known: names(config).join(", "),
-        });
+        return Err(AgentError::Unknown { name: name.to_owned(), known: names(config).join(", ") });
     }
     Ok(resolved)
 }
@@ -199,8 +196,7 @@ fn in_path(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
 #[cfg(unix)]
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    path.metadata()
-        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
@@ -223,10 +219,7 @@ mod tests {
             args: vec!["--mine".into()],
             env: [("A".into(), "b".into())].into(),
         };
-        Config {
-            agents: [(name.into(), agent)].into(),
-            ..Config::default()
-        }
+        Config { agents: [(name.into(), agent)].into(), ..Config::default() }
     }
 
     #[test]

@@ -366,11 +366,7 @@ impl Agent {
             output_tokens: 0,
             turn: 0,
             in_turn: false,
-            prompt: Prompt {
-                uuid: None,
-                text: String::new(),
-                message: Value::Null,
-            },
+            prompt: Prompt { uuid: None, text: String::new(), message: Value::Null },
             first_frame: true,
             message: None,
             partial: None,

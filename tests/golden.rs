@@ -85,7 +85,8 @@ fn every_file_says_what_it_shows_and_where_it_comes_from() {
     for path in files() {
         let name = name(&path);
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let header = golden::Header::read(text.lines().next().unwrap_or_default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let header =
+            golden::Header::read(text.lines().next().unwrap_or_default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         let source = &header.source;
         let known = source == "written" || source.starts_with("report ") || source.starts_with("claude 2.");
         assert!(known, "{name}: the source is {source:?}");

@@ -21,11 +21,23 @@ pub(crate) struct Judge {
 /// A JSON-RPC line, read independently of the code under test.
 #[derive(Debug)]
 pub(crate) enum Rpc {
-    Request { id: String, method: String, params: Value },
-    Notification { method: String, params: Value },
-    Response { id: String, outcome: Result<Value, Value> },
+    Request {
+        id: String,
+        method: String,
+        params: Value,
+    },
+    Notification {
+        method: String,
+        params: Value,
+    },
+    Response {
+        id: String,
+        outcome: Result<Value, Value>,
+    },
     /// No message; an error under this id is owed.
-    Garbage { id: String },
+    Garbage {
+        id: String,
+    },
 }
 
 type Members<'a> = BTreeMap<String, &'a RawValue>;

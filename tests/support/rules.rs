@@ -479,7 +479,8 @@ impl Far {
             Some("user") => {
                 let result = line.get("tool_use_result");
                 let background = result.is_some_and(|r| {
-                    r.get("backgroundTaskId").is_some_and(Value::is_string) || r.get("isAsync") == Some(&Value::Bool(true))
+                    r.get("backgroundTaskId").is_some_and(Value::is_string)
+                        || r.get("isAsync") == Some(&Value::Bool(true))
                 });
                 if background {
                     for block in line.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {

@@ -10,7 +10,7 @@ use crate::wire::stream_json::{
     self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Delta, Lifecycle, Line, Misc,
     ResultLine, StreamEvent, SystemLine, UserExtra,
 };
-use crate::wire::text::{Raw, boolean, items, piece, text, uint};
+use crate::wire::text::{Raw, boolean, items, text, uint};
 
 use super::AcpOverClaude;
 use super::stream::{BlockKind, Whole};
@@ -78,7 +78,8 @@ impl AcpOverClaude {
             "message_start" => {
                 self.turns.begin();
                 let message = ApiMessage::read(event.message);
-                self.streams.of(parent.as_deref()).begin(text(message.id).as_deref());
+                let broken = self.streams.of(parent.as_deref()).begin(text(message.id).as_deref());
+                self.calls_broke_off(&broken, out);
                 if parent.is_none() {
                     if let Some(model) = text(message.model) {
                         self.model = Some(model.into_owned());
@@ -105,9 +106,9 @@ impl AcpOverClaude {
     fn delta(&mut self, parent: Option<&str>, event: &StreamEvent<'_>, out: &mut Actions) {
         let Some(index) = index(event.index) else { return };
         let delta = Delta::read(event.delta);
-        let (raw, kind, make): (_, _, fn() -> BlockKind) = match text(delta.kind).as_deref() {
-            Some("text_delta") => (delta.text, ChunkKind::Message, || BlockKind::Text),
-            Some("thinking_delta") => (delta.thinking, ChunkKind::Thought, || BlockKind::Thought),
+        let (raw, kind) = match text(delta.kind).as_deref() {
+            Some("text_delta") => (delta.text, ChunkKind::Message),
+            Some("thinking_delta") => (delta.thinking, ChunkKind::Thought),
             Some("input_json_delta") => {
                 if let Some(json) = text(delta.partial_json) {
                     self.tool_input(parent, index, &json, out);
@@ -117,18 +118,13 @@ impl AcpOverClaude {
             // Signatures are for the API; citations have no place in ACP.
             _ => return,
         };
-        let stream = self.streams.of(parent);
-        let message_id = stream.message_id();
-        let Some(block) = stream.block(index, make) else { return };
-        let Some(text) = piece(raw, &mut block.carry) else { return };
-        if text.is_empty() {
-            return;
-        }
-        block.show(&text);
+        let piece = self.streams.of(parent).piece(index, kind == ChunkKind::Thought, raw);
         if parent.is_some() {
             return out.note("text of a subagent");
         }
-        self.chunk(kind, message_id, text.into_owned(), out);
+        if let Some(piece) = piece {
+            self.chunk(kind, piece.id, piece.text, out);
+        }
     }
 
     fn chunk(&mut self, kind: ChunkKind, message_id: Option<std::sync::Arc<str>>, text: String, out: &mut Actions) {
@@ -156,13 +152,18 @@ impl AcpOverClaude {
         let extra = AssistantExtra::of_line(bytes);
         let model = text(message.model);
         if parent.is_none() && model.as_deref() != Some("<synthetic>") {
-            if let Some(model) = model {
-                self.model = Some(model.into_owned());
+            if let Some(model) = &model {
+                self.model = Some(model.to_string());
             }
             // A message that did not stream tells its usage here.
-            if self.streams.of(None).message_id().as_deref() != id.as_deref() {
+            if !self.streams.of(None).is_at(id.as_deref()) {
                 self.tokens(message.usage, false);
             }
+        }
+        let synthetic = parent.is_none() && model.as_deref() == Some("<synthetic>");
+        if !synthetic {
+            let broken = self.streams.of(parent).follow(id.as_deref());
+            self.calls_broke_off(&broken, out);
         }
         let failure = text(extra.error)
             .map(Into::into)
@@ -174,16 +175,21 @@ impl AcpOverClaude {
                     let full = text(block.text).unwrap_or_default();
                     match (&failure, parent) {
                         (Some(kind), None) => self.failed(kind, &extra, &full, out),
-                        _ => self.whole(parent, id.as_deref(), &full, ChunkKind::Message, out),
+                        // Written by claude itself: no message of the model's, whichever streams now.
+                        _ if synthetic => {
+                            let id = id.as_deref().map(Into::into);
+                            self.chunk(ChunkKind::Message, id, full.into_owned(), out);
+                        }
+                        _ => self.whole(parent, &full, ChunkKind::Message, out),
                     }
                 }
                 Some("thinking") => {
                     let full = text(block.thinking).unwrap_or_default();
-                    self.whole(parent, id.as_deref(), &full, ChunkKind::Thought, out);
+                    self.whole(parent, &full, ChunkKind::Thought, out);
                 }
                 Some("tool_use") => {
                     if let (Some(tool), Some(name)) = (text(block.id), text(block.name)) {
-                        self.streams.of(parent).whole_tool(id.as_deref(), &tool);
+                        self.streams.of(parent).whole_tool(&tool);
                         self.tool_whole(parent, &tool, &name, block.input, out);
                     }
                 }
@@ -193,19 +199,19 @@ impl AcpOverClaude {
         }
         // `content` may be a plain string.
         if let Some(full) = text(message.content) {
-            self.whole(parent, id.as_deref(), &full, ChunkKind::Message, out);
+            self.whole(parent, &full, ChunkKind::Message, out);
         }
     }
 
-    fn whole(&mut self, parent: Option<&str>, id: Option<&str>, full: &str, kind: ChunkKind, out: &mut Actions) {
-        let (message_id, rest) = self.streams.of(parent).whole_text(id, full, kind == ChunkKind::Thought);
+    fn whole(&mut self, parent: Option<&str>, full: &str, kind: ChunkKind, out: &mut Actions) {
+        let rest = self.streams.of(parent).whole_text(full, kind == ChunkKind::Thought);
         if parent.is_some() {
             // Shown as the call that the subagent is; its words come later (issue 2, "comes later").
             return out.note("text of a subagent");
         }
         match rest {
-            Whole::Rest(at) if at < full.len() => self.chunk(kind, message_id, full[at..].to_owned(), out),
-            Whole::Rest(_) => {}
+            Whole::Rest(piece) => self.chunk(kind, piece.id, piece.text, out),
+            Whole::Told => {}
             Whole::Other => out.note("a whole block that differs from what its deltas said"),
         }
     }
@@ -262,10 +268,14 @@ impl AcpOverClaude {
             "task_started" => self.task_started(line, out),
             "task_updated" => self.task_updated(line, out),
             "task_notification" => self.task_notified(line, out),
+            "background_tasks_changed" => self.tasks_left(line, out),
             "permission_denied" => self.permission_denied(line),
             "session_title_changed" => {
-                if let Some(title) = text(line.title) {
+                if let Some(title) = text(line.title)
+                    && self.title.as_deref() != Some(&*title)
+                {
                     out.update(&self.set.session_id, SessionUpdate::SessionInfoUpdate { title: &title });
+                    self.title = Some(title.into_owned());
                 }
             }
             other => out.note(format!("skipped `system` `{other}`")),

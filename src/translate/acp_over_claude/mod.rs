@@ -75,6 +75,8 @@ pub struct AcpOverClaude {
     mode: Option<String>,
     /// The mode that the editor chose; a new process is started in it.
     chosen_mode: Option<String>,
+    /// The title last told.
+    title: Option<String>,
     /// The commands last told.
     commands: Vec<AvailableCommand>,
     /// Our open control requests.
@@ -118,6 +120,7 @@ impl AcpOverClaude {
             plan: Plan::default(),
             mode: None,
             chosen_mode: None,
+            title: None,
             commands: Vec::new(),
             asks: HashMap::new(),
             ask_count: 0,

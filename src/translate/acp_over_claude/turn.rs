@@ -263,6 +263,8 @@ impl AcpOverClaude {
             return;
         }
         self.far.keep();
+        // The last line of its turn, whoever asked for it (stream-json.md, section 10, point 3).
+        self.streams.turn_over();
         let aborted =
             terminal.as_deref().is_some_and(|t| t.starts_with("aborted_")) || subtype == "error_during_execution";
         let ours = match &self.turns.current {
@@ -272,13 +274,13 @@ impl AcpOverClaude {
             // while nothing was heard of ours.
             Some(turn) => !is_unasked(result.origin) && (turn.begun || turn.cancel != Cancel::No || !aborted),
         };
+        self.close_tools(ToolStatus::Failed, "the turn ended without a result of this call", out);
         if !ours {
             out.note("a result that ends no prompt of this session");
             self.usage(result, out);
             self.tell_plan(out);
             return;
         }
-        self.close_tools(ToolStatus::Failed, "the turn ended without a result of this call", out);
         self.usage(result, out);
         let Some(turn) = &mut self.turns.current else { return };
         if turn.cancel != Cancel::No {
@@ -345,6 +347,10 @@ impl AcpOverClaude {
         let Some(size) = context_window(result.model_usage, self.model.as_deref()) else { return };
         let cost = float(result.total_cost_usd).map(|amount| Cost { amount, currency: "USD" });
         let used = self.context_used;
+        if used == 0 {
+            // Nothing was told of it.
+            return;
+        }
         out.update(&self.set.session_id, SessionUpdate::UsageUpdate { used, size, cost });
     }
 

@@ -51,6 +51,7 @@ impl AcpOverClaude {
             "conversation_reset" => {
                 if let Some(id) = text(Misc::of_line(bytes).new_conversation_id) {
                     self.claude_session = id.into_owned();
+                    self.far.reset();
                 }
                 self.plan.clear();
                 self.tell_plan(out);
@@ -168,6 +169,12 @@ impl AcpOverClaude {
         let failure = text(extra.error)
             .map(Into::into)
             .or_else(|| (boolean(extra.is_api_error_message) == Some(true)).then(|| "unknown".to_owned()));
+        // The turn goes on after a failure, so the answer will not tell it.
+        if let (None, None, Some(turn)) = (&failure, parent, self.turns.running_mut())
+            && let Some(failure) = turn.failure.take()
+        {
+            self.say(&failure.text, out);
+        }
         for raw in blocks(message.content) {
             let block = Block::read(Some(raw));
             match text(block.kind).as_deref() {

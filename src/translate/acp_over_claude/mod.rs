@@ -149,6 +149,7 @@ impl Translator for AcpOverClaude {
         if self.ended {
             return;
         }
+        let (gone, before) = (self.near_closed, out.len());
         match event {
             Event::Near(line) => self.near_line(line, out),
             Event::NearClosed => self.near_closed(out),
@@ -157,6 +158,10 @@ impl Translator for AcpOverClaude {
             Event::FarClosed(exit) => self.far_closed(exit, out),
             Event::Timer(timer) => self.timer(timer, out),
             Event::FileRead { effect, content } => self.file_read(effect, content, out),
+        }
+        if gone {
+            // Everything was answered when the editor left; what claude still says is for nobody.
+            out.mute_near(before);
         }
     }
 }

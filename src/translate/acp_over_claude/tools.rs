@@ -23,8 +23,9 @@ use crate::wire::stream_json::{Block, SystemLine, TaskPatch};
 use crate::wire::text::{Raw, boolean, items, text};
 
 use super::stream::BlockKind;
+use super::turn::Cancel;
 
-/// Inputs up to this size are sent as they are. A larger one is a file's content, which the diff shows already.
+/// Inputs up to this size are sent as they are; so are larger ones unless a diff shows what they hold.
 const RAW_INPUT_LIMIT: usize = 16 * 1024;
 
 /// The preview goes with the question too, for editors that show the question alone, up to this size.
@@ -45,6 +46,8 @@ struct Tool {
     name: String,
     parent: Option<String>,
     input: Option<Box<RawValue>>,
+    /// A diff shows all that the input holds.
+    shows_input: bool,
     /// Members that are complete while the input streams.
     fields: Vec<(String, String)>,
     title: String,
@@ -86,7 +89,7 @@ impl Tools {
         let mut call = ToolCall { tool_call_id: id.into(), status: Some(ToolStatus::Pending), ..ToolCall::default() };
         if let Some(tool) = self.open.get(id) {
             call.title = Some((&*tool.title).into());
-            call.raw_input = raw_input(tool.input.as_deref());
+            call.raw_input = tool.raw_input();
             call.meta = Some(tool.meta());
             if !tool.locations.is_empty() {
                 call.locations = Some(tool.locations.clone());
@@ -118,10 +121,6 @@ impl Tools {
     }
 }
 
-fn raw_input(input: Option<&RawValue>) -> Option<&RawValue> {
-    input.filter(|raw| raw.get().len() <= RAW_INPUT_LIMIT)
-}
-
 fn size(content: &[ToolCallContent<'_>]) -> usize {
     content
         .iter()
@@ -136,6 +135,11 @@ fn size(content: &[ToolCallContent<'_>]) -> usize {
 }
 
 impl Tool {
+    /// The input, unless it is large and shown as a diff.
+    fn raw_input(&self) -> Option<&RawValue> {
+        self.input.as_deref().filter(|raw| !self.shows_input || raw.get().len() <= RAW_INPUT_LIMIT)
+    }
+
     fn meta(&self) -> ToolMeta<'_> {
         ToolMeta {
             claude_code: Some(ClaudeCodeMeta {
@@ -187,6 +191,7 @@ impl AcpOverClaude {
             name: name.to_owned(),
             parent: parent.map(str::to_owned),
             input: None,
+            shows_input: false,
             fields: Vec::new(),
             title: row.title(|_| None),
             locations: Vec::new(),
@@ -222,7 +227,7 @@ impl AcpOverClaude {
             kind: Some(row.kind().as_str().into()),
             status: Some(tool.status),
             locations: (!tool.locations.is_empty()).then(|| tool.locations.clone()),
-            raw_input: raw_input(tool.input.as_deref()),
+            raw_input: tool.raw_input(),
             meta: Some(tool.meta()),
             content: (!tool.preview.is_empty()).then(|| tool.preview.clone()),
         };
@@ -247,7 +252,7 @@ impl AcpOverClaude {
             tool_call_id: id.into(),
             title: change.title.then(|| (&*tool.title).into()),
             locations: change.locations.then(|| tool.locations.clone()),
-            raw_input: if change.input { raw_input(tool.input.as_deref()) } else { None },
+            raw_input: if change.input { tool.raw_input() } else { None },
             status: change.status,
             content: change.content,
             meta: Some(meta),
@@ -278,18 +283,33 @@ impl AcpOverClaude {
 
     /// The whole input of a call.
     pub(super) fn tool_whole(&mut self, parent: Option<&str>, id: &str, name: &str, input: Raw<'_>, out: &mut Actions) {
-        let maps = self.set.mappings.clone();
-        let row = maps.tools.get(name);
-        let cwd = self.cwd();
         self.meet(id, name, parent);
-        let Some(tool) = self.tools.open.get_mut(id).filter(|t| t.input.is_none()) else { return };
+        if self.tools.open.get(id).is_some_and(|t| t.input.is_none()) {
+            self.take_input(id, input, out);
+        }
+        if self.set.mappings.tools.get(name).card() {
+            self.announce(id, out);
+        }
+        self.parent_runs(parent, out);
+    }
+
+    /// The input of a call is known: title, place, preview.
+    fn take_input(&mut self, id: &str, input: Raw<'_>, out: &mut Actions) {
+        let maps = self.set.mappings.clone();
+        let cwd = self.cwd();
+        let Some(tool) = self.tools.open.get_mut(id) else { return };
+        let name = tool.name.clone();
+        let row = maps.tools.get(&name);
         tool.input = input.map(ToOwned::to_owned);
         tool.fields = Vec::new();
         let members = Input::read(input);
         let mut change = tool.describe(&maps, &|n| members.get(n), &cwd);
         change.input = true;
-        tool.preview = cards::preview(&row, &members, &cwd);
-        if !tool.preview.is_empty() && !tool.terminal {
+        let before = std::mem::replace(&mut tool.preview, cards::preview(&row, &members, &cwd));
+        tool.shows_input =
+            matches!(row.content(), ContentRule::DiffEdit | ContentRule::DiffCell) && !tool.preview.is_empty();
+        tool.reading = None;
+        if tool.preview != before && !tool.terminal {
             change.content = Some(tool.preview.clone());
         }
         if row.content() == ContentRule::DiffWrite
@@ -298,21 +318,22 @@ impl AcpOverClaude {
         {
             self.tools.effects += 1;
             let path = cards::full_path(&path, &cwd);
+            tool.shows_input = true;
             tool.reading = Some((self.tools.effects, path.clone()));
             out.push(Action::ReadFile { effect: self.tools.effects, path });
         }
-        if tool.announced {
-            self.change(id, change, out);
-        } else if row.card() {
-            self.announce(id, out);
-        }
-        self.parent_runs(parent, out);
+        self.change(id, change, out);
     }
 
-    /// A permission question names a call: it must be announced, whatever was seen of it before.
+    /// A permission question names a call: it must be announced, whatever was seen of it before, and it shows the input
+    /// that is asked about, which a hook may have changed since the call was made.
     pub(super) fn tool_asks(&mut self, id: &str, name: &str, input: Raw<'_>, out: &mut Actions) {
         self.tool_whole(None, id, name, input, out);
         self.announce(id, out);
+        let known = self.tools.open.get(id).and_then(|t| t.input.as_deref());
+        if input.is_some() && !same_json(known, input) {
+            self.take_input(id, input, out);
+        }
     }
 
     /// The file of a preview was read.
@@ -381,8 +402,9 @@ impl AcpOverClaude {
             // Also one without a card: its failure would be seen nowhere.
             self.announce(&id, out);
         }
+        let cancelled = self.turns.running().is_some_and(|t| t.cancel != Cancel::No);
         let Some(tool) = self.tools.open.get_mut(&*id) else { return };
-        let never_ran = non_execution(meta, &id) || tool.refused.is_some();
+        let never_ran = non_execution(meta, &id) || (failed && tool.refused.is_some());
         let mut output = Output::read(block.content);
         for kind in std::mem::take(&mut output.skipped) {
             out.note(format!("skipped a `{kind}` block in the result of {id}"));
@@ -394,8 +416,13 @@ impl AcpOverClaude {
         let mut change = Change::default();
         if never_ran {
             change.status = Some(ToolStatus::Failed);
-            let why = tool.refused.take().unwrap_or(said);
-            let said = format!("Not run: {why}");
+            let why = match tool.refused.take() {
+                Some(why) => why,
+                // What claude writes here is for the model.
+                None if cancelled => "the user cancelled the turn".to_owned(),
+                None => said,
+            };
+            let said = format!("{}: {why}", if tool.status == ToolStatus::Pending { "Not run" } else { "Stopped" });
             // What was refused stays visible.
             let mut content = std::mem::take(&mut tool.preview);
             content.push(ToolCallContent::text(said.clone()));
@@ -444,6 +471,16 @@ impl AcpOverClaude {
         let children: Vec<String> = self.tools.order.iter().filter(is_child).cloned().collect();
         for child in children {
             self.give_up(&child, ToolStatus::Failed, "the subagent that made this call has ended", out);
+        }
+    }
+
+    /// A call that exists only to show what a question is about ends with the question.
+    pub(super) fn close_question_call(&mut self, id: &str, allowed: bool, out: &mut Actions) {
+        if allowed {
+            let change = Change { status: Some(ToolStatus::Completed), ..Change::default() };
+            self.finish_tool(id, change, "the question was answered", out);
+        } else {
+            self.give_up(id, ToolStatus::Failed, "the call was not allowed", out);
         }
     }
 
@@ -621,6 +658,12 @@ impl Tool {
         }
         change.content = Some(cards::diffs(&path, pieces));
     }
+}
+
+/// Whether two members say the same, however they are written.
+fn same_json(a: Raw<'_>, b: Raw<'_>) -> bool {
+    let value = |raw: Raw<'_>| raw.map(|r| serde_json::from_str::<serde_json::Value>(r.get()).ok());
+    a.map(RawValue::get) == b.map(RawValue::get) || value(a) == value(b)
 }
 
 /// How a task ended, if it did.

@@ -158,6 +158,7 @@ impl AcpOverClaude {
         let Some(prompt) = self.turns.queue.pop_front() else { return };
         let uuid = self.set.ids.uuid();
         out.far(stream_json::user(&uuid, &prompt.content.blocks));
+        self.far.prompted();
         self.turns.current = Some(Turn {
             id: prompt.id,
             uuid,
@@ -262,7 +263,10 @@ impl AcpOverClaude {
             self.complaint(&errors);
             return;
         }
-        self.far.keep();
+        // A local command has no terminal reason, and leaves nothing to come back to.
+        if terminal.is_some() {
+            self.far.keep();
+        }
         // The last line of its turn, whoever asked for it (stream-json.md, section 10, point 3).
         self.streams.turn_over();
         let aborted =
@@ -287,7 +291,7 @@ impl AcpOverClaude {
             self.finish_turn(Ending::Cancelled, out);
             return;
         }
-        let failure = turn.failure.take();
+        let (failure, spoke) = (turn.failure.take(), turn.spoke);
         let stop_reason = text(result.stop_reason);
         let facts = StopFacts {
             subtype: &subtype,
@@ -305,6 +309,9 @@ impl AcpOverClaude {
                 // What was held back as a failure turned out to be none, or the reason does not carry its text.
                 if let Some(failure) = failure {
                     self.say(&failure.text, out);
+                } else if !spoke && !is_error {
+                    // What claude says without a message, such as why a hook refused the prompt.
+                    self.say(&text(result.result).unwrap_or_default(), out);
                 }
                 Ending::Stop(reason)
             }
@@ -338,6 +345,9 @@ impl AcpOverClaude {
         };
         out.near(line);
         if self.far.is_up() {
+            if turn.cancel == Cancel::Signalled {
+                self.leave(out);
+            }
             self.pump(out);
         }
     }

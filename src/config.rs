@@ -157,11 +157,7 @@ impl Config {
                     ));
                     Ok(())
                 }
-                _ => Err(ConfigError::UnknownKey {
-                    path: path.to_owned(),
-                    key,
-                    known: "agent, log",
-                }),
+                _ => Err(ConfigError::UnknownKey { path: path.to_owned(), key, known: "agent, log" }),
             };
             if let Err(error) = taken {
                 self.warnings.push(error.to_string());
@@ -170,11 +166,8 @@ impl Config {
     }
 
     fn take_env(&mut self, env: Env<'_>) {
-        let text = |name: &str| {
-            env(name)
-                .filter(|value| !value.is_empty())
-                .map(|value| value.to_string_lossy().into_owned())
-        };
+        let text =
+            |name: &str| env(name).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned());
         if let Some(agent) = text("DIGLOT_AGENT") {
             self.agent = Some(agent);
         }
@@ -208,18 +201,14 @@ fn read(path: &Path) -> Result<Option<Table>, ConfigError> {
             return Ok(None);
         }
         Err(source) => {
-            return Err(ConfigError::Read {
-                path: path.to_owned(),
-                source,
-            });
+            return Err(ConfigError::Read { path: path.to_owned(), source });
         }
     };
     match text.parse() {
         Ok(table) => Ok(Some(table)),
-        Err(error) => Err(ConfigError::Syntax {
-            path: path.to_owned(),
-            message: error.to_string().trim_end().to_owned(),
-        }),
+        Err(error) => {
+            Err(ConfigError::Syntax { path: path.to_owned(), message: error.to_string().trim_end().to_owned() })
+        }
     }
 }
 
@@ -244,11 +233,7 @@ fn agent(path: &Path, key: &str, value: Value) -> Result<AgentConfig, ConfigErro
                 }
             }
             _ => {
-                return Err(ConfigError::UnknownKey {
-                    path: path.to_owned(),
-                    key,
-                    known: "command, args, env",
-                });
+                return Err(ConfigError::UnknownKey { path: path.to_owned(), key, known: "command, args, env" });
             }
         }
     }
@@ -279,12 +264,7 @@ fn wrong(path: &Path, key: String, expected: &'static str, value: &Value) -> Con
         Value::Array(_) => "an array",
         Value::Table(_) => "a table",
     };
-    ConfigError::Type {
-        path: path.to_owned(),
-        key,
-        expected,
-        found,
-    }
+    ConfigError::Type { path: path.to_owned(), key, expected, found }
 }
 
 #[cfg(test)]
@@ -302,10 +282,7 @@ mod tests {
             let home = dir.path().join("home");
             std::fs::create_dir_all(home.join(".config/diglot")).unwrap();
             std::fs::create_dir_all(dir.path().join("project")).unwrap();
-            Self {
-                vars: [("HOME", home.into_os_string())].into(),
-                dir,
-            }
+            Self { vars: [("HOME", home.into_os_string())].into(), dir }
         }
 
         fn user(self, text: &str) -> Self {
@@ -333,9 +310,8 @@ mod tests {
 
     #[test]
     fn the_environment_beats_the_project_and_the_project_beats_the_user() {
-        let mut place = Place::new()
-            .user("agent = 'u'\nlog = 'info'\ntrace = '/u.ndjson'")
-            .project("agent = 'p'\nlog = 'debug'");
+        let mut place =
+            Place::new().user("agent = 'u'\nlog = 'info'\ntrace = '/u.ndjson'").project("agent = 'p'\nlog = 'debug'");
         let config = place.load().unwrap();
         assert_eq!((config.agent.as_deref(), config.log.as_deref()), (Some("p"), Some("debug")));
         assert_eq!(config.trace.as_deref(), Some(Path::new("/u.ndjson")));

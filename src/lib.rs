@@ -7,5 +7,10 @@
 #![forbid(unsafe_code)]
 
 pub mod agents;
+pub mod cli;
 pub mod config;
+pub mod mappings;
+pub mod session;
 pub mod trace;
+pub mod translate;
+pub mod wire;

@@ -1,3 +1,7 @@
 //! The `diglot` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    diglot::cli::main()
+}

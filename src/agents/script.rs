@@ -45,7 +45,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::Dialect;
+use crate::mappings::Dialect;
 
 /// The conversation that `diglot try` shows.
 pub const DEMO: &str = include_str!("demo.ndjson");
@@ -66,7 +66,6 @@ pub struct Script {
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
     /// `claude` (the default) or `wave`.
-    #[serde(deserialize_with = "dialect")]
     pub dialect: Dialect,
     /// The model's name in every message.
     pub model: String,
@@ -359,30 +358,20 @@ impl Script {
     /// # Errors
     /// When a line is no step or stands in the wrong place.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
-        let mut script = Self {
-            profile: Profile::default(),
-            start: Vec::new(),
-            turns: Vec::new(),
-        };
+        let mut script = Self { profile: Profile::default(), start: Vec::new(), turns: Vec::new() };
         let mut first = true;
         for (index, text) in text.lines().enumerate() {
             let line = index + 1;
             if text.trim().is_empty() || text.starts_with('#') {
                 continue;
             }
-            let step: Step = serde_json::from_str(text).map_err(|error| ScriptError::Step {
-                line,
-                message: error.to_string(),
-            })?;
+            let step: Step =
+                serde_json::from_str(text).map_err(|error| ScriptError::Step { line, message: error.to_string() })?;
             check_inner(&step, line)?;
             match step {
                 Step::Agent(profile) if first => script.profile = *profile,
                 Step::Agent(_) => {
-                    return Err(ScriptError::Place {
-                        line,
-                        step: "agent",
-                        rule: "it is the first step, once",
-                    });
+                    return Err(ScriptError::Place { line, step: "agent", rule: "it is the first step, once" });
                 }
                 Step::Turn {} => script.turns.push(Vec::new()),
                 step => script.turns.last_mut().unwrap_or(&mut script.start).push(step),
@@ -390,11 +379,7 @@ impl Script {
             first = false;
         }
         if script.turns.is_empty() {
-            script.turns.push(vec![Step::Text {
-                text: "ok".into(),
-                pieces: Vec::new(),
-                times: 1,
-            }]);
+            script.turns.push(vec![Step::Text { text: "ok".into(), pieces: Vec::new(), times: 1 }]);
         }
         Ok(script)
     }
@@ -404,10 +389,8 @@ impl Script {
     /// # Errors
     /// When the file cannot be read, or as in [`Script::parse`].
     pub fn load(path: &Path) -> Result<Self, ScriptError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ScriptError::Read {
-            path: path.display().to_string(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ScriptError::Read { path: path.display().to_string(), source })?;
         Self::parse(&text)
     }
 
@@ -421,11 +404,9 @@ impl Script {
 /// Refuses `agent` and `turn` inside other steps.
 fn check_inner(step: &Step, line: usize) -> Result<(), ScriptError> {
     let lists: Vec<&[Step]> = match step {
-        Step::Ask { allow, deny, cancelled, .. } | Step::Answers { allow, deny, cancelled, .. } => vec![
-            allow,
-            deny.as_deref().unwrap_or_default(),
-            cancelled.as_deref().unwrap_or_default(),
-        ],
+        Step::Ask { allow, deny, cancelled, .. } | Step::Answers { allow, deny, cancelled, .. } => {
+            vec![allow, deny.as_deref().unwrap_or_default(), cancelled.as_deref().unwrap_or_default()]
+        }
         Step::If { then, otherwise, .. } => vec![then, otherwise],
         Step::Repeat { steps, .. } => vec![steps],
         _ => Vec::new(),
@@ -439,11 +420,7 @@ fn check_inner(step: &Step, line: usize) -> Result<(), ScriptError> {
                 continue;
             }
         };
-        return Err(ScriptError::Place {
-            line,
-            step: name,
-            rule: "it cannot stand inside another step",
-        });
+        return Err(ScriptError::Place { line, step: name, rule: "it cannot stand inside another step" });
     }
     Ok(())
 }
@@ -454,16 +431,6 @@ fn one() -> u32 {
 
 fn yes() -> bool {
     true
-}
-
-fn dialect<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Dialect, D::Error> {
-    match String::deserialize(deserializer)?.as_str() {
-        "claude" => Ok(Dialect::Claude),
-        "wave" => Ok(Dialect::Wave),
-        other => Err(serde::de::Error::custom(format!(
-            "there is no dialect `{other}`, only `claude` and `wave`"
-        ))),
-    }
 }
 
 /// The words that are replaced in a script's strings.
@@ -503,12 +470,9 @@ pub fn fill_value(value: &Value, words: &mut dyn Words) -> Value {
     match value {
         Value::String(text) => Value::String(fill(text, words)),
         Value::Array(items) => items.iter().map(|item| fill_value(item, words)).collect(),
-        Value::Object(members) => Value::Object(
-            members
-                .iter()
-                .map(|(name, value)| (name.clone(), fill_value(value, words)))
-                .collect(),
-        ),
+        Value::Object(members) => {
+            Value::Object(members.iter().map(|(name, value)| (name.clone(), fill_value(value, words))).collect())
+        }
         other => other.clone(),
     }
 }
@@ -516,9 +480,9 @@ pub fn fill_value(value: &Value, words: &mut dyn Words) -> Value {
 /// Whether `line` contains `pattern`: objects member by member, everything else by equality.
 pub fn contains(line: &Value, pattern: &Value) -> bool {
     match (line, pattern) {
-        (Value::Object(line), Value::Object(pattern)) => pattern
-            .iter()
-            .all(|(name, pattern)| line.get(name).is_some_and(|value| contains(value, pattern))),
+        (Value::Object(line), Value::Object(pattern)) => {
+            pattern.iter().all(|(name, pattern)| line.get(name).is_some_and(|value| contains(value, pattern)))
+        }
         (line, pattern) => line == pattern,
     }
 }
@@ -575,7 +539,7 @@ mod tests {
             ("{\"do\":\"turn\"}\n{\"do\":\"dance\"}", ["line 2", "dance"]),
             ("{\"do\":\"text\",\"txt\":\"x\"}", ["line 1", "txt"]),
             ("{\"do\":\"agent\",\"colour\":1}", ["line 1", "colour"]),
-            ("{\"do\":\"agent\",\"dialect\":\"x\"}", ["line 1", "no dialect `x`"]),
+            ("{\"do\":\"agent\",\"dialect\":\"x\"}", ["line 1", "unknown variant `x`"]),
             ("{\"do\":\"turn\"}\n{\"do\":\"agent\"}", ["line 2", "the first step"]),
             ("{\"do\":\"repeat\",\"times\":2,\"steps\":[{\"do\":\"turn\"}]}", ["`turn`", "inside"]),
             ("nonsense", ["line 1", "expected"]),

@@ -75,13 +75,7 @@ impl Masker {
         }
         if self.known.insert(value.to_owned()) {
             let at = self.secrets.partition_point(|secret| secret.length >= value.len());
-            self.secrets.insert(
-                at,
-                Secret {
-                    length: value.len(),
-                    finder: Finder::new(value).into_owned(),
-                },
-            );
+            self.secrets.insert(at, Secret { length: value.len(), finder: Finder::new(value).into_owned() });
         }
     }
 
@@ -98,11 +92,7 @@ impl Masker {
         let Ok(text) = std::str::from_utf8(line) else {
             return false;
         };
-        let mut scan = Scan {
-            text,
-            frames: Vec::new(),
-            edits: Vec::new(),
-        };
+        let mut scan = Scan { text, frames: Vec::new(), edits: Vec::new() };
         scan.run(self, depth);
         // A later edit of the same string is the stronger one (a `value` beside a secret `name`).
         scan.edits.sort_by_key(|edit| edit.start);
@@ -245,13 +235,7 @@ impl Scan<'_> {
                         )
                     });
                     let is_object = bytes[at] == b'{';
-                    self.frames.push(Frame {
-                        wants_name: is_object,
-                        is_object,
-                        secret,
-                        variables,
-                        ..Frame::default()
-                    });
+                    self.frames.push(Frame { wants_name: is_object, is_object, secret, variables, ..Frame::default() });
                 }
                 b'}' | b']' => {
                     if let Some(frame) = self.frames.pop()
@@ -320,11 +304,7 @@ impl Scan<'_> {
         if learn {
             masker.learn(decoded);
         }
-        self.edits.push(Edit {
-            start,
-            end,
-            with: MASK.to_owned(),
-        });
+        self.edits.push(Edit { start, end, with: MASK.to_owned() });
     }
 }
 
@@ -425,11 +405,7 @@ mod tests {
     #[test]
     fn a_secret_is_found_behind_json_escapes() {
         let mut masker = env(&[("DB_PASSWORD", "p\"w/ö\\1234")]);
-        for spelling in [
-            r#""p\"w/ö\\1234""#,
-            r#""p\u0022w\/\u00f6\\12\u00334""#,
-            r#""p\"w/\u00F6\u005c1234""#,
-        ] {
+        for spelling in [r#""p\"w/ö\\1234""#, r#""p\u0022w\/\u00f6\\12\u00334""#, r#""p\"w/\u00F6\u005c1234""#] {
             let line = format!(r#"{{"t":{spelling}}}"#);
             assert_eq!(json(&mut masker, &line), r#"{"t":"***"}"#, "{spelling}");
         }

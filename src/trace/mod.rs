@@ -126,29 +126,17 @@ impl Trace {
     /// When the file cannot be opened, the pipe has no reader, or no thread can be started.
     pub fn create(path: &Path, agent: Option<&str>) -> Result<Self, TraceError> {
         let path = expand(path);
-        let file = open(&path)?;
+        let file = open_file(&path)?;
         let queue = Arc::new(Queue::default());
         let start = Instant::now();
         let masker = Masker::from_env(std::env::vars_os());
-        queue.push(Record {
-            t_us: 0,
-            body: Body::Header {
-                agent: agent.map(Into::into),
-                at_ms: unix_ms(),
-            },
-        });
+        queue.push(Record { t_us: 0, body: Body::Header { agent: agent.map(Into::into), at_ms: unix_ms() } });
         let for_writer = Arc::clone(&queue);
         let writer = std::thread::Builder::new()
             .name("trace".into())
             .spawn(move || queue::write_all(&for_writer, file, masker))
             .map_err(TraceError::Thread)?;
-        Ok(Self {
-            shared: Some(Arc::new(Shared {
-                queue,
-                start,
-                writer: Mutex::new(Some(writer)),
-            })),
-        })
+        Ok(Self { shared: Some(Arc::new(Shared { queue, start, writer: Mutex::new(Some(writer)) })) })
     }
 
     /// Whether anything is recorded; ask before preparing something costly.
@@ -162,12 +150,7 @@ impl Trace {
     #[inline]
     pub fn line(&self, wire: Wire, dir: Dir, session: Option<&str>, line: &[u8]) {
         if let Some(shared) = &self.shared {
-            shared.push(Body::Line {
-                wire,
-                dir,
-                session: session.map(Into::into),
-                line: line.into(),
-            });
+            shared.push(Body::Line { wire, dir, session: session.map(Into::into), line: line.into() });
         }
     }
 
@@ -192,10 +175,7 @@ impl Trace {
     #[inline]
     pub fn note(&self, session: Option<&str>, note: fmt::Arguments<'_>) {
         if let Some(shared) = &self.shared {
-            shared.push(Body::Note {
-                session: session.map(Into::into),
-                note: note.to_string(),
-            });
+            shared.push(Body::Note { session: session.map(Into::into), note: note.to_string() });
         }
     }
 
@@ -225,11 +205,7 @@ impl Shared {
 
     fn close(&self) {
         self.queue.close();
-        let writer = self
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = writer {
             // A writer that panicked has said so on stderr; there is nothing left to save.
             let _ = writer.join();
@@ -244,9 +220,7 @@ impl Drop for Shared {
 }
 
 fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn expand(path: &Path) -> PathBuf {
@@ -256,48 +230,38 @@ fn expand(path: &Path) -> PathBuf {
     }
 }
 
+/// Opens a file for appending, as the trace's own: for the owner alone when it is new, and without waiting for the reader
+/// of a named pipe.
 #[cfg(unix)]
-fn open(path: &Path) -> Result<std::fs::File, TraceError> {
+pub(crate) fn open_file(path: &Path) -> Result<std::fs::File, TraceError> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     use std::os::unix::fs::OpenOptionsExt;
 
     // Without O_NONBLOCK, opening a named pipe that nobody reads would hang before the first answer.
     let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = std::fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(nonblock)
-        .open(path)
-        .map_err(|source| {
-            if source.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) {
-                TraceError::NoReader { path: path.to_owned() }
-            } else {
-                TraceError::Open {
-                    path: path.to_owned(),
-                    source,
+    let file =
+        std::fs::OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(nonblock).open(path).map_err(
+            |source| {
+                if source.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) {
+                    TraceError::NoReader { path: path.to_owned() }
+                } else {
+                    TraceError::Open { path: path.to_owned(), source }
                 }
-            }
-        })?;
+            },
+        )?;
     // From here a slow reader must slow the writer down, not make it fail.
     let blocking = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
-    blocking.map_err(|errno| TraceError::Open {
-        path: path.to_owned(),
-        source: errno.into(),
-    })?;
+    blocking.map_err(|errno| TraceError::Open { path: path.to_owned(), source: errno.into() })?;
     Ok(file)
 }
 
 #[cfg(not(unix))]
-fn open(path: &Path) -> Result<std::fs::File, TraceError> {
+pub(crate) fn open_file(path: &Path) -> Result<std::fs::File, TraceError> {
     std::fs::OpenOptions::new()
         .append(true)
         .create(true)
         .open(path)
-        .map_err(|source| TraceError::Open {
-            path: path.to_owned(),
-            source,
-        })
+        .map_err(|source| TraceError::Open { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -305,11 +269,7 @@ mod tests {
     use super::*;
 
     fn lines(path: &Path) -> Vec<serde_json::Value> {
-        std::fs::read_to_string(path)
-            .unwrap()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]

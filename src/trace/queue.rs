@@ -26,32 +26,11 @@ pub(super) struct Record {
 
 #[derive(Debug)]
 pub(super) enum Body {
-    Header {
-        agent: Option<Box<str>>,
-        at_ms: u64,
-    },
-    Line {
-        wire: Wire,
-        dir: Dir,
-        session: Option<Box<str>>,
-        line: Box<[u8]>,
-    },
-    Noise {
-        wire: Wire,
-        dir: Dir,
-        session: Option<Box<str>>,
-        bytes: Box<[u8]>,
-        cut: usize,
-        why: &'static str,
-    },
-    Note {
-        session: Option<Box<str>>,
-        note: String,
-    },
-    Event {
-        name: &'static str,
-        facts: serde_json::Value,
-    },
+    Header { agent: Option<Box<str>>, at_ms: u64 },
+    Line { wire: Wire, dir: Dir, session: Option<Box<str>>, line: Box<[u8]> },
+    Noise { wire: Wire, dir: Dir, session: Option<Box<str>>, bytes: Box<[u8]>, cut: usize, why: &'static str },
+    Note { session: Option<Box<str>>, note: String },
+    Event { name: &'static str, facts: serde_json::Value },
 }
 
 impl Record {
@@ -167,14 +146,7 @@ fn render(record: &Record, masker: &mut Masker, out: &mut Vec<u8>) {
                 noise(line, 0, "not_json", masker, out);
             }
         }
-        Body::Noise {
-            wire,
-            dir,
-            session,
-            bytes,
-            cut,
-            why,
-        } => {
+        Body::Noise { wire, dir, session, bytes, cut, why } => {
             place(record.t_us, *wire, *dir, session.as_deref(), out);
             noise(bytes, *cut, why, masker, out);
         }

@@ -88,10 +88,7 @@ struct Fields<'a> {
 pub fn entry(line: &str) -> Result<Entry<'_>, serde_json::Error> {
     let fields: Fields<'_> = serde_json::from_str(line)?;
     if let Some(trace) = fields.trace {
-        return Ok(Entry::Header {
-            trace,
-            agent: fields.agent,
-        });
+        return Ok(Entry::Header { trace, agent: fields.agent });
     }
     let t_ms = fields.t_ms;
     let wire = match fields.wire.as_deref() {
@@ -106,30 +103,14 @@ pub fn entry(line: &str) -> Result<Entry<'_>, serde_json::Error> {
     };
     if let (Some(wire), Some(dir)) = (wire, dir) {
         if let Some(line) = fields.line {
-            return Ok(Entry::Line {
-                t_ms,
-                wire,
-                dir,
-                session: fields.session,
-                line,
-            });
+            return Ok(Entry::Line { t_ms, wire, dir, session: fields.session, line });
         }
         if let Some(text) = fields.noise {
-            return Ok(Entry::Noise {
-                t_ms,
-                wire,
-                dir,
-                text,
-                why: fields.why.unwrap_or_default(),
-            });
+            return Ok(Entry::Noise { t_ms, wire, dir, text, why: fields.why.unwrap_or_default() });
         }
     }
     if let Some(note) = fields.note {
-        return Ok(Entry::Note {
-            t_ms,
-            session: fields.session,
-            note,
-        });
+        return Ok(Entry::Note { t_ms, session: fields.session, note });
     }
     Ok(fields.event.map_or(Entry::Other, |name| Entry::Event { t_ms, name }))
 }
@@ -141,9 +122,7 @@ mod tests {
     #[test]
     fn a_line_keeps_its_json_text() {
         let read = entry(r#"{"t_ms":1.5,"wire":"far","dir":"out","session":"s","line":{"a": 1.0}}"#).unwrap();
-        let Entry::Line { t_ms, wire, dir, session, line } = read else {
-            panic!("{read:?}")
-        };
+        let Entry::Line { t_ms, wire, dir, session, line } = read else { panic!("{read:?}") };
         assert_eq!((t_ms, wire, dir, session.as_deref()), (1.5, Wire::Far, Dir::Out, Some("s")));
         assert_eq!(line.get(), r#"{"a": 1.0}"#);
     }

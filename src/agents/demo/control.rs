@@ -76,9 +76,7 @@ impl Agent {
         }
         let Ok(line) = serde_json::from_str::<Value>(text) else {
             let length = text.chars().count();
-            return die(&format!(
-                "Error parsing streaming input line (type=unknown, {length} chars): SyntaxError"
-            ));
+            return die(&format!("Error parsing streaming input line (type=unknown, {length} chars): SyntaxError"));
         };
         if !line.is_object() {
             return Ok(());
@@ -132,21 +130,14 @@ impl Agent {
         if let Some(uuid) = &uuid {
             echo["uuid"] = uuid.as_str().into();
         }
-        self.queue.push_back(Prompt {
-            uuid,
-            text,
-            message: echo,
-        });
+        self.queue.push_back(Prompt { uuid, text, message: echo });
         Ok(())
     }
 
     fn take_response(&mut self, line: &Value) -> Flow {
         let response = &line["response"];
         let request = response["request_id"].as_str().unwrap_or_default();
-        let open = self
-            .questions
-            .iter()
-            .position(|question| question.request == request && question.answer.is_none());
+        let open = self.questions.iter().position(|question| question.request == request && question.answer.is_none());
         if self.flags.replay && !self.wave() {
             self.write(line)?;
         }
@@ -162,10 +153,9 @@ impl Agent {
                     input: Some(body["updatedInput"].clone()).filter(Value::is_object),
                     permissions: body["updatedPermissions"].as_array().cloned().unwrap_or_default(),
                 },
-                (Some("deny"), Some(message)) => Answer::Deny {
-                    message: message.to_owned(),
-                    interrupt: body["interrupt"] == true,
-                },
+                (Some("deny"), Some(message)) => {
+                    Answer::Deny { message: message.to_owned(), interrupt: body["interrupt"] == true }
+                }
                 _ => Answer::Failed("Error: the answer is neither an allow nor a deny with a message".into()),
             }
         };
@@ -194,6 +184,15 @@ impl Agent {
                 let rows = json!([{"label": "Session ID", "value": self.session}]);
                 self.respond(id, Some(json!({"sections": [{"title": "Session", "rows": rows}]})))
             }
+            "get_context_usage" => {
+                let used = self.output_tokens;
+                let body = json!({
+                    "totalTokens": used, "maxTokens": super::say::CONTEXT_WINDOW, "percentage": 0, "categories": [],
+                    "model": self.model,
+                });
+                self.respond(id, Some(body))
+            }
+            "generate_session_title" => self.respond(id, Some(json!({"title": null}))),
             "cancel_async_message" => self.take_withdrawal(id, request["message_uuid"].as_str().unwrap_or_default()),
             "end_session" => {
                 self.respond(id, None)?;

@@ -340,7 +340,7 @@ impl Agent {
     ) -> Self {
         let on = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != OsStr::new("0"));
         let asked = || on("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS") || on("CLAUDE_CODE_SDK_READS_SESSION_STATE");
-        let wave = script.profile.dialect == super::Dialect::Wave;
+        let wave = script.profile.dialect == crate::mappings::Dialect::Wave;
         let states = script.profile.states.unwrap_or_else(|| wave || asked());
         let percent = std::env::var("DIGLOT_DEMO_PACE").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
         Self {
@@ -366,11 +366,7 @@ impl Agent {
             output_tokens: 0,
             turn: 0,
             in_turn: false,
-            prompt: Prompt {
-                uuid: None,
-                text: String::new(),
-                message: Value::Null,
-            },
+            prompt: Prompt { uuid: None, text: String::new(), message: Value::Null },
             first_frame: true,
             message: None,
             partial: None,
@@ -423,7 +419,7 @@ impl Agent {
     }
 
     fn wave(&self) -> bool {
-        self.script.profile.dialect == super::Dialect::Wave
+        self.script.profile.dialect == crate::mappings::Dialect::Wave
     }
 }
 

@@ -102,15 +102,7 @@ impl Agent {
                 let waits = self.calls.iter().any(|call| call.open);
                 self.close_message(if waits { "tool_use" } else { "end_turn" })
             }
-            Step::Ask {
-                tool,
-                suggestions,
-                wait,
-                more,
-                allow,
-                deny,
-                cancelled,
-            } => {
+            Step::Ask { tool, suggestions, wait, more, allow, deny, cancelled } => {
                 let Some(call) = self.named_call(tool.as_deref()) else {
                     return Ok(());
                 };
@@ -125,23 +117,13 @@ impl Agent {
                 self.answered.retain(|&other| other != asked);
                 self.settle(asked, &branches)
             }
-            Step::Answers {
-                of,
-                allow,
-                deny,
-                cancelled,
-            } => self.answers(of, &Branches { allow, deny, cancelled }),
+            Step::Answers { of, allow, deny, cancelled } => self.answers(of, &Branches { allow, deny, cancelled }),
             Step::Withdraw { tool } => self.withdraw(tool.as_deref()),
             Step::Run { tool } => match self.named_call(tool.as_deref()) {
                 Some(call) => self.run_tool(&call),
                 None => Ok(()),
             },
-            Step::ToolResult {
-                tool,
-                content,
-                error,
-                value,
-            } => {
+            Step::ToolResult { tool, content, error, value } => {
                 let content = fill_value(content, self);
                 let value = value.as_ref().map(|value| fill_value(value, self));
                 let value = value.unwrap_or_else(|| made_up_value(&content, *error));
@@ -206,13 +188,7 @@ impl Agent {
                 self.expecting = Some(fill_value(line, self));
                 self.wait_until(None, |agent| agent.expecting.is_none() || agent.input_ended)
             }
-            Step::If {
-                prompt,
-                resumed,
-                refused,
-                then,
-                otherwise,
-            } => {
+            Step::If { prompt, resumed, refused, then, otherwise } => {
                 let resumes = self.flags.resume.is_some();
                 let refuses = !self.denials.is_empty();
                 let holds = prompt.as_ref().is_none_or(|part| self.prompt.text.contains(part.as_str()))
@@ -319,12 +295,7 @@ impl Agent {
         }
         self.last_request.clone_from(&request);
         self.state("requires_action")?;
-        self.questions.push(Question {
-            request: request.clone(),
-            call: id.to_owned(),
-            answer: None,
-            settled: false,
-        });
+        self.questions.push(Question { request: request.clone(), call: id.to_owned(), answer: None, settled: false });
         self.write(&json!({"type": "control_request", "request_id": request, "request": body}))?;
         let index = self.questions.len() - 1;
         if self.input_ended {
@@ -465,7 +436,8 @@ impl Agent {
 
     fn withdraw(&mut self, tool: Option<&str>) -> Flow {
         let call = self.named_call(tool);
-        let open = self.questions.iter().position(|question| Some(&question.call) == call.as_ref() && !question.settled);
+        let open =
+            self.questions.iter().position(|question| Some(&question.call) == call.as_ref() && !question.settled);
         if let Some(index) = open {
             self.questions[index].settled = true;
             self.questions[index].answer.get_or_insert(Answer::Failed(String::new()));
@@ -560,10 +532,8 @@ fn made_up_value(content: &Value, error: bool) -> Value {
 
 /// Bytes from hexadecimal digits; everything else is skipped.
 fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter_map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
+    let digits: Vec<u8> =
+        text.chars().filter_map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 

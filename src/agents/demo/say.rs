@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Agent, Flow, Message, Partial, Stop};
 
 /// The context window that every result reports.
-const CONTEXT_WINDOW: u64 = 200_000;
+pub(super) const CONTEXT_WINDOW: u64 = 200_000;
 
 impl Agent {
     /// Writes a line as it stands.
@@ -24,10 +24,7 @@ impl Agent {
 
     pub(super) fn write_bytes(&mut self, bytes: &[u8]) -> Flow {
         let mut stdout = std::io::stdout().lock();
-        stdout
-            .write_all(bytes)
-            .and_then(|()| stdout.flush())
-            .map_err(|_| Stop::Deaf)
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|_| Stop::Deaf)
     }
 
     /// Writes a message, with `session_id` and `uuid`.
@@ -152,10 +149,7 @@ impl Agent {
             self.add_user_uuids(&mut status, false);
             self.say(status)?;
         }
-        self.message = Some(Message {
-            id: id.clone(),
-            blocks: 0,
-        });
+        self.message = Some(Message { id: id.clone(), blocks: 0 });
         if self.streams() {
             let message = json!({
                 "id": id, "type": "message", "role": "assistant", "model": self.model, "content": [],
@@ -201,10 +195,7 @@ impl Agent {
     pub(super) fn say_block<'p>(&mut self, kind: &'static str, pieces: impl Iterator<Item = &'p str>) -> Flow {
         let id = self.open_message()?;
         let index = self.next_block();
-        self.partial = Some(Partial {
-            kind,
-            text: String::new(),
-        });
+        self.partial = Some(Partial { kind, text: String::new() });
         if self.streams() {
             let block = match kind {
                 "thinking" => json!({"type": kind, "thinking": "", "signature": ""}),
@@ -298,7 +289,7 @@ impl Agent {
         self.close_message("tool_use")?;
         let call = &mut self.calls[at];
         call.open = false;
-        if self.script.profile.dialect == super::super::Dialect::Wave {
+        if self.script.profile.dialect == crate::mappings::Dialect::Wave {
             let line = json!({
                 "type": "tool_result", "tool_use_id": call.id, "content": content, "is_error": error,
             });

@@ -147,10 +147,8 @@ fn write(path: &Path, content: &str) -> Done {
 
 fn edit(path: &Path, input: &Value) -> Done {
     let old = std::fs::read_to_string(path).map_err(|_| format!("File does not exist: {}", path.display()))?;
-    let (from, to) = (
-        input["old_string"].as_str().unwrap_or_default(),
-        input["new_string"].as_str().unwrap_or_default(),
-    );
+    let (from, to) =
+        (input["old_string"].as_str().unwrap_or_default(), input["new_string"].as_str().unwrap_or_default());
     if !old.contains(from) {
         return Err(format!("String to replace not found in file.\nString: {from}"));
     }

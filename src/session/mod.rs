@@ -1,0 +1,3 @@
+//! Joins translators to peers.
+
+pub mod acp;

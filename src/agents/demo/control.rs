@@ -45,7 +45,7 @@ impl Agent {
     fn take(&mut self, input: Input) -> Flow {
         match input {
             Input::Line(line) => self.take_line(&line),
-            Input::EndOfInput => {
+            Input::Closed => {
                 self.input_ended = true;
                 for index in 0..self.questions.len() {
                     self.answer(index, Answer::Failed("Tool permission stream closed".into()))?;

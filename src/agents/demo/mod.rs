@@ -35,7 +35,7 @@ const CLAUDE_VERSION: &str = "2.1.332";
 /// Something that the main thread has to deal with.
 enum Input {
     Line(Vec<u8>),
-    EndOfInput,
+    Closed,
     /// A command ended: which, and what it printed.
     CommandEnded(u32, std::io::Result<std::process::Output>),
     /// SIGINT.
@@ -165,7 +165,7 @@ fn read_stdin(sender: SyncSender<Input>) {
             let mut line = Vec::new();
             let read = stdin.read_until(b'\n', &mut line);
             let end = !matches!(read, Ok(length) if length > 0);
-            let input = if end { Input::EndOfInput } else { Input::Line(line) };
+            let input = if end { Input::Closed } else { Input::Line(line) };
             if sender.send(input).is_err() || end {
                 return;
             }

@@ -145,7 +145,7 @@ impl Agent {
                 };
                 self.say_turn_result(None, &set)
             }
-            Step::Mode { mode } => self.set_mode(&mode.clone()),
+            Step::Mode { mode } => self.set_mode(mode),
             Step::State { state } => {
                 let states = std::mem::replace(&mut self.states, true);
                 let said = self.state(state);
@@ -427,7 +427,7 @@ impl Agent {
                 Ok(())
             }
             Some("setMode") => match permission["mode"].as_str() {
-                Some(mode) => self.set_mode(&mode.to_owned()),
+                Some(mode) => self.set_mode(mode),
                 None => Ok(()),
             },
             _ => Ok(()),

@@ -1,4 +1,5 @@
 //! The command line.
+<<<<<<< HEAD
 //!
 //! Owns the commands, the exit codes and the log. Invariants: stdout carries what the command is asked for and nothing
 //! else, everything else goes to stderr; nothing is done before it is needed, so that `diglot acp` answers an editor
@@ -250,3 +251,7 @@ mod tests {
         assert_eq!(demo.args.iter().filter(|arg| *arg != "--").count(), args.len() - 1);
     }
 }
+=======
+
+pub mod mappings;
+>>>>>>> main

@@ -25,7 +25,10 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Far {
     state: State,
-    /// A result was seen: the conversation is in claude's store.
+    /// A prompt was sent: the conversation may be in claude's store. It writes within 0.1 s, long before a turn ends
+    /// (stream-json.md, section 11.4), and refuses to begin a session that is there.
+    sent: bool,
+    /// A turn has ended: the conversation is in claude's store.
     kept: bool,
     /// What claude said when it could not resume.
     complaint: Option<String>,
@@ -57,6 +60,11 @@ impl Far {
 
     pub(super) fn is_opening(&self) -> bool {
         matches!(self.state, State::Opening(_))
+    }
+
+    /// A prompt was sent, so there may be something to come back to.
+    pub(super) fn sent(&mut self) {
+        self.sent = true;
     }
 
     /// A turn has ended, so there is something to come back to.
@@ -93,7 +101,7 @@ impl AcpOverClaude {
     /// Starts the process again for the prompts that wait.
     pub(super) fn come_back(&mut self, out: &mut Actions) {
         let Some(opening) = &self.opening else { return };
-        let fresh = !self.far.kept;
+        let fresh = !self.far.sent;
         let conversation = match fresh {
             true => Conversation::New(&self.claude_session),
             false => Conversation::Resume(&self.claude_session),
@@ -265,9 +273,16 @@ impl AcpOverClaude {
             State::Returning { fresh } => {
                 let complaint = self.far.complaint.take();
                 let lost = |s: &str| s.contains("No conversation found");
-                let error = if !fresh && (lost(&exit.stderr) || complaint.as_deref().is_some_and(lost)) {
+                let lost = !fresh && (lost(&exit.stderr) || complaint.as_deref().is_some_and(lost));
+                if lost {
+                    self.far.sent = false;
+                }
+                if lost && !std::mem::take(&mut self.far.kept) {
+                    // No turn has ended, so nothing that was answered is forgotten: begin again.
+                    return if self.near_closed { self.end(out) } else { self.pump(out) };
+                }
+                let error = if lost {
                     // The next prompt begins anew; this one says so, since claude would not know what was said.
-                    self.far.kept = false;
                     self.error("history_lost", None, complaint.as_deref().unwrap_or(&exit.stderr))
                 } else {
                     self.death(exit)

@@ -158,6 +158,7 @@ impl AcpOverClaude {
         let Some(prompt) = self.turns.queue.pop_front() else { return };
         let uuid = self.set.ids.uuid();
         out.far(stream_json::user(&uuid, &prompt.content.blocks));
+        self.far.sent();
         self.turns.current = Some(Turn {
             id: prompt.id,
             uuid,

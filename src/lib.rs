@@ -10,10 +10,7 @@ pub mod agents;
 pub mod cli;
 pub mod config;
 pub mod mappings;
-<<<<<<< HEAD
-=======
 pub mod peer;
->>>>>>> main
 pub mod session;
 pub mod trace;
 pub mod translate;

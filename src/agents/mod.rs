@@ -1,7 +1,7 @@
 //! The agents that diglot can start.
 //!
 //! Owns the choice of an agent: the name, the user's changes to its profile, and the file of its program. Invariant:
-//! choosing one touches neither the disk nor the network; whether the program exists is asked only by [`launch`], when it
+//! choosing one touches neither the disk nor the network; whether the program exists is asked only by [`locate`], when it
 //! is needed.
 
 pub mod demo;
@@ -111,43 +111,57 @@ pub fn names<'n>(config: &'n Config, agents: &'n Agents) -> Vec<&'n str> {
     names
 }
 
-/// A program's file and the arguments that come before all others.
+/// How a profile's program is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// The file.
-    pub program: PathBuf,
-    /// The hidden subcommand of an agent inside diglot; else nothing.
+pub struct Start {
+    /// An absolute path, or a name to be looked for in `PATH`.
+    pub program: OsString,
+    /// The hidden subcommand of an agent inside diglot; else nothing. The profile's arguments follow.
     pub args: Vec<String>,
 }
 
-/// Finds the file of a profile's program: itself when it is a path (relative ones count from diglot's own working
-/// directory), else the first executable of its name in `PATH`, or diglot itself.
+/// How this profile's program is started. A relative path counts from diglot's own working directory, not from the
+/// session's.
+///
+/// # Errors
+/// When it is diglot itself, and its path is not known.
+pub fn start(profile: &AgentProfile) -> Result<Start, AgentError> {
+    match &profile.program {
+        Program::Builtin(subcommand) => {
+            let program = std::env::current_exe().map_err(AgentError::NoSelf)?;
+            Ok(Start { program: program.into(), args: vec![subcommand.clone()] })
+        }
+        Program::Command(program) => {
+            let path = Path::new(program);
+            let program = match std::path::absolute(path) {
+                Ok(absolute) if path.components().count() > 1 => absolute.into(),
+                _ => program.into(),
+            };
+            Ok(Start { program, args: Vec::new() })
+        }
+    }
+}
+
+/// The file of a profile's program: itself when it is a path, else the first executable of its name in `PATH`.
 ///
 /// # Errors
 /// When there is none.
-pub fn launch(profile: &AgentProfile, env: Env<'_>) -> Result<Launch, AgentError> {
-    let program = match &profile.program {
-        Program::Builtin(subcommand) => {
-            let program = std::env::current_exe().map_err(AgentError::NoSelf)?;
-            return Ok(Launch { program, args: vec![subcommand.clone()] });
-        }
-        Program::Command(program) => program,
-    };
-    let path = Path::new(program);
+pub fn locate(profile: &AgentProfile, env: Env<'_>) -> Result<PathBuf, AgentError> {
+    let program = start(profile)?.program;
+    let path = Path::new(&program);
     let found = if path.components().count() > 1 {
-        is_program(path).then(|| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+        is_program(path).then(|| path.to_owned())
     } else {
-        in_path(program, env("PATH").as_deref())
+        in_path(&program, env("PATH").as_deref())
     };
-    let program = found.ok_or_else(|| AgentError::NotFound {
+    found.ok_or_else(|| AgentError::NotFound {
         name: profile.name.clone(),
-        program: program.clone(),
+        program: program.to_string_lossy().into_owned(),
         hint: profile.hint.clone(),
-    })?;
-    Ok(Launch { program, args: Vec::new() })
+    })
 }
 
-fn in_path(program: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+fn in_path(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path?).find_map(|folder| {
         let file = folder.join(program);
         if is_program(&file) {
@@ -245,9 +259,20 @@ mod tests {
     #[test]
     fn the_demo_agent_is_this_program() {
         let demo = choose(Some(DEMO), &[], &Config::default(), &none).unwrap();
-        let launch = launch(&demo, &none).unwrap();
-        assert_eq!(launch.program, std::env::current_exe().unwrap());
-        assert_eq!(launch.args, ["demo-agent"]);
+        let start = start(&demo).unwrap();
+        assert_eq!(start.program, std::env::current_exe().unwrap());
+        assert_eq!(start.args, ["demo-agent"]);
+        assert!(locate(&demo, &none).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_relative_path_counts_from_where_diglot_runs_and_a_name_stays_a_name() {
+        let program =
+            |command: &str| start(&choose(None, &[command], &Config::default(), &none).unwrap()).unwrap().program;
+        assert_eq!(program("./x/y"), std::env::current_dir().unwrap().join("x/y"));
+        assert_eq!(program("/x/y"), "/x/y");
+        assert_eq!(program("y"), "y");
     }
 
     #[test]
@@ -265,10 +290,10 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let env = |name: &str| (name == "PATH").then(|| dir.path().as_os_str().to_owned());
         let profile = choose(None, &["agent-x"], &Config::default(), &env).unwrap();
-        assert!(matches!(launch(&profile, &env), Err(AgentError::NotFound { .. })));
+        assert!(matches!(locate(&profile, &env), Err(AgentError::NotFound { .. })));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(launch(&profile, &env).unwrap().program, file);
-        let error = launch(&choose(None, &[], &Config::default(), &env).unwrap(), &env).unwrap_err();
+        assert_eq!(locate(&profile, &env).unwrap(), file);
+        let error = locate(&choose(None, &[], &Config::default(), &env).unwrap(), &env).unwrap_err();
         assert!(error.to_string().contains("CLAUDE_CODE_EXECUTABLE"), "{error}");
     }
 }

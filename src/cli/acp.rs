@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 
 use super::CliError;
+use crate::agents;
 use crate::config::Config;
-use crate::session::acp::{self, AcpOptions};
+use crate::session::acp::{self, AcpOptions, Launch};
 use crate::trace::Trace;
 
 const EXAMPLES: &str = "\
@@ -36,7 +38,7 @@ pub(super) struct AcpArgs {
 }
 
 pub(super) fn run(args: &AcpArgs, config: &Config) -> Result<ExitCode, CliError> {
-    let profile = super::profile(args.agent.as_deref(), &args.command, config)?;
+    let (mappings, profile) = super::profile(args.agent.as_deref(), &args.command, config)?;
     let trace = match args.trace.as_ref().or(config.trace.as_ref()) {
         Some(path) => Trace::create(path, Some(&profile.name))?,
         None => Trace::disabled(),
@@ -45,5 +47,21 @@ pub(super) fn run(args: &AcpArgs, config: &Config) -> Result<ExitCode, CliError>
         let argv: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
         serde_json::json!({"argv": argv, "cwd": std::env::current_dir().unwrap_or_default()})
     });
-    Ok(acp::run(AcpOptions { profile, trace })?)
+    let start = agents::start(&profile)?;
+    let launch = Launch {
+        program: start.program,
+        args: start.args.into_iter().map(Into::into).collect(),
+        env: profile.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        env_remove: profile.unset.iter().map(Into::into).collect(),
+        hint: profile.hint.clone(),
+        guard: None,
+    };
+    let options = AcpOptions { mappings: Arc::new(mappings), profile: Arc::new(profile), launch, trace: trace.clone() };
+    let runtime = super::runtime()?;
+    runtime.block_on(acp::run(options));
+    trace.event("exit", || serde_json::json!({"code": 0}));
+    trace.close();
+    // A thread may still wait for the editor's next line; nothing waits for it.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
 }

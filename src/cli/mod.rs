@@ -1,11 +1,11 @@
 //! The command line.
-<<<<<<< HEAD
 //!
 //! Owns the commands, the exit codes and the log. Invariants: stdout carries what the command is asked for and nothing
 //! else, everything else goes to stderr; nothing is done before it is needed, so that `diglot acp` answers an editor
 //! within milliseconds.
 
 mod acp;
+pub mod mappings;
 mod style;
 mod try_;
 
@@ -20,10 +20,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::agents::{self, AgentError};
-use crate::config::{Config, ConfigError};
-use crate::mappings::{AgentProfile, Mappings};
-use crate::session::acp::AcpError;
+use crate::config::{self, Config, ConfigError};
+use crate::mappings::{AgentProfile, MappingError, Mappings};
 use crate::trace::TraceError;
+use mappings::{MappingsArgs, MappingsError};
 
 /// What diglot's exit codes mean; the numbers are those of `sysexits.h`.
 pub mod exit {
@@ -44,6 +44,7 @@ Examples:
   diglot try                            watch a whole conversation with the built-in agent
   diglot try --agent claude \"hello\"     the same with Claude Code
   diglot acp                            what an editor starts (Agent Client Protocol on stdin and stdout)
+  diglot mappings permission            what becomes of the protocols' words about permissions
 
 Exit codes: 64 wrong usage, 69 agent not found, 70 a fault of diglot, 75 the agent died.
 Configuration: ~/.config/diglot/config.toml; a project's .diglot.toml may set `agent` and `log`.";
@@ -69,6 +70,8 @@ struct Cli {
 enum Command {
     Acp(acp::AcpArgs),
     Try(try_::TryArgs),
+    /// Show what becomes of each word of the protocols
+    Mappings(MappingsArgs),
     /// Plays a scripted agent that speaks Claude's stream-json
     #[command(hide = true, disable_help_flag = true)]
     DemoAgent(DemoArgs),
@@ -93,7 +96,9 @@ enum CliError {
     #[error(transparent)]
     Agent(#[from] AgentError),
     #[error(transparent)]
-    Acp(#[from] AcpError),
+    Mapping(#[from] MappingError),
+    #[error(transparent)]
+    Ledger(#[from] MappingsError),
     #[error("{0}")]
     Fault(String),
 }
@@ -101,9 +106,9 @@ enum CliError {
 impl CliError {
     fn code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Config(_) | Self::Trace(_) => exit::USAGE,
+            Self::Usage(_) | Self::Config(_) | Self::Trace(_) | Self::Mapping(_) | Self::Ledger(_) => exit::USAGE,
             Self::Agent(AgentError::Unknown { .. } | AgentError::NotFound { .. }) => exit::NO_AGENT,
-            Self::Agent(AgentError::NoSelf(_)) | Self::Acp(_) | Self::Fault(_) => exit::FAULT,
+            Self::Agent(AgentError::NoSelf(_)) | Self::Fault(_) => exit::FAULT,
         }
     }
 }
@@ -145,14 +150,33 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
     match cli.command {
         Command::Acp(args) => acp::run(&args, &config),
         Command::Try(args) => try_::run(args, log.as_deref(), &config, &cwd),
+        Command::Mappings(args) => show_mappings(args),
         Command::DemoAgent(args) => Ok(agents::demo::run(args.args)),
     }
 }
 
-/// The profile that the flags, the command behind `--` and the configuration choose.
-fn profile(agent: Option<&str>, command: &[String], config: &Config) -> Result<AgentProfile, CliError> {
-    let agents = &Mappings::builtin().agents;
-    Ok(agents::resolve(agent, command, config, agents, &agents::environment)?)
+fn show_mappings(mut args: MappingsArgs) -> Result<ExitCode, CliError> {
+    let mut stdout = std::io::stdout().lock();
+    args.colour = style::wanted(stdout.is_terminal());
+    match mappings::run(args, &mut stdout) {
+        // Whoever reads has seen enough.
+        Err(MappingsError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        result => Ok(result.map(|()| ExitCode::SUCCESS)?),
+    }
+}
+
+/// The tables with the user's own over them, and the profile that the flags, the command behind `--` and the configuration
+/// choose.
+fn profile(agent: Option<&str>, command: &[String], config: &Config) -> Result<(Mappings, AgentProfile), CliError> {
+    let tables = Mappings::with_overrides(config::mapping_files(&agents::environment)?)?;
+    let profile = agents::resolve(agent, command, config, &tables.agents, &agents::environment)?;
+    Ok((tables, profile))
+}
+
+/// The async runtime: one thread, started only by the commands that need one.
+fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| CliError::Fault(format!("the runtime cannot be started: {error}")))
 }
 
 /// Says on stderr what went wrong.
@@ -251,7 +275,3 @@ mod tests {
         assert_eq!(demo.args.iter().filter(|arg| *arg != "--").count(), args.len() - 1);
     }
 }
-=======
-
-pub mod mappings;
->>>>>>> main

@@ -97,9 +97,9 @@ pub(super) fn run(args: TryArgs, log: Option<&str>, config: &Config, here: &Path
     let fallback = if args.command.is_empty() { agents::DEMO } else { agents::DEFAULT };
     let agent = args.agent.as_deref().unwrap_or(fallback);
     let demo = agent == agents::DEMO && args.command.is_empty();
-    let profile = super::profile(Some(agent), &args.command, config)?;
+    let (_, profile) = super::profile(Some(agent), &args.command, config)?;
     if other.is_none() {
-        agents::launch(&profile, &agents::environment)?;
+        agents::locate(&profile, &agents::environment)?;
     }
 
     let scratch;
@@ -166,10 +166,7 @@ pub(super) fn run(args: TryArgs, log: Option<&str>, config: &Config, here: &Path
         wire,
         style: Style::new(style::wanted(std::io::stdout().is_terminal())),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CliError::Fault(format!("the runtime cannot be started: {error}")))?;
+    let runtime = super::runtime()?;
     let outcome = runtime.block_on(client::converse(plan));
     // A thread may still wait for a line from the terminal; nothing waits for it.
     runtime.shutdown_background();

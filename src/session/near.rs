@@ -117,7 +117,9 @@ mod tests {
     async fn waiting_pieces_of_one_message_are_joined_and_order_is_kept() {
         let (io, mut reader) = tokio::io::duplex(1 << 16);
         let (queue, task) = spawn(io, Trace::disabled());
-        for out in [chunk("a", "1"), chunk("a", "2"), Out::Line(b"{\"x\":1}".to_vec()), chunk("a", "3"), chunk("b", "4")] {
+        for out in
+            [chunk("a", "1"), chunk("a", "2"), Out::Line(b"{\"x\":1}".to_vec()), chunk("a", "3"), chunk("b", "4")]
+        {
             assert!(queue.send(out).await.is_ok());
         }
         drop(queue);

@@ -24,9 +24,7 @@ use super::near::{NearQueue, Out};
 use super::registry::Mail;
 use crate::peer::child::{Child, ChildControl, ChildExit, ChildInput, ChildOutput, ChildSpec, SpawnError};
 use crate::trace::{Dir, Trace, Wire};
-use crate::translate::{
-    Action, Actions, Event, FarExit, FarSpec, FileContent, StartFailure, Stop, Timer, Translator,
-};
+use crate::translate::{Action, Actions, Event, FarExit, FarSpec, FileContent, StartFailure, Stop, Timer, Translator};
 use crate::wire::frame::{Frame, write_line};
 
 /// Lines kept for the editor or the agent before the agent is no longer read.
@@ -301,14 +299,17 @@ impl<T: Translator> SessionTask<T> {
         child.env_remove = self.launch.env_remove.clone();
         child.guard = self.launch.guard.clone();
         self.trace.event("started", || {
-            let argv: Vec<_> = std::iter::once(&child.program).chain(&child.args).map(|a| a.to_string_lossy()).collect();
+            let argv: Vec<_> =
+                std::iter::once(&child.program).chain(&child.args).map(|a| a.to_string_lossy()).collect();
             json!({"session": &*self.session_id, "argv": argv, "cwd": child.cwd.to_string_lossy()})
         });
         s.roots = std::iter::once(spec.cwd).chain(spec.roots).collect();
         let started = Child::spawn(&child).await.map_err(|e| {
             let message = e.to_string();
             match e {
-                SpawnError::CwdMissing { .. } | SpawnError::CwdNotADirectory { .. } => StartFailure::BadDirectory(message),
+                SpawnError::CwdMissing { .. } | SpawnError::CwdNotADirectory { .. } => {
+                    StartFailure::BadDirectory(message)
+                }
                 SpawnError::NotFound { .. } | SpawnError::NoInterpreter { .. } | SpawnError::NotExecutable { .. } => {
                     StartFailure::NoProgram(format!("{message} ({})", self.launch.hint))
                 }

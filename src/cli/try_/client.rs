@@ -289,7 +289,7 @@ impl Client {
         match event {
             Event::Line(line) => self.line(&line).await,
             Event::Trace(line) => {
-                if let Some(rows) = &self.rows {
+                if let Some(rows) = &mut self.rows {
                     let row = rows.row(&line);
                     show(&row);
                 }
@@ -598,6 +598,7 @@ impl Client {
     fn release(&mut self) {
         let mut text = std::mem::take(&mut self.held);
         self.view.end_line(&mut text);
+        text.extend(self.rows.as_mut().map(Rows::finish));
         show(&text);
     }
 }

@@ -33,9 +33,9 @@ struct Card {
     title: String,
     status: String,
     content: Vec<Value>,
-    shown_title: String,
     shown_status: String,
-    shown_diffs: Vec<Value>,
+    /// The changed lines of the diffs that were shown; what stands around them may differ from one update to the next.
+    shown_diffs: Vec<Vec<String>>,
 }
 
 /// Renders a conversation piece by piece.
@@ -250,7 +250,6 @@ impl View {
             return;
         };
         card.shown_status.clone_from(&card.status);
-        card.shown_title.clone_from(&card.title);
         let status = card.status.clone();
         let line = match status.as_str() {
             "pending" => self.style.dim(&format!("  o {title}")).into_owned(),
@@ -275,14 +274,15 @@ impl View {
         };
         let diffs: Vec<Value> = card.content.iter().filter(|item| item["type"] == "diff").cloned().collect();
         for diff in diffs {
-            if card.shown_diffs.contains(&diff) {
+            let changed = changed_lines(&diff);
+            if card.shown_diffs.contains(&changed) {
                 continue;
             }
+            card.shown_diffs.push(changed);
             let path = Path::new(diff["path"].as_str().unwrap_or_default());
             let path = path.strip_prefix(&self.root).unwrap_or(path).display().to_string();
             let (old, new) = (diff["oldText"].as_str(), diff["newText"].as_str().unwrap_or_default());
             render_diff(self.style, &path, old, new, out);
-            card.shown_diffs.push(diff);
         }
     }
 
@@ -305,6 +305,15 @@ impl View {
             out.push('\n');
         }
     }
+}
+
+/// The path and the changed lines of a diff.
+fn changed_lines(diff: &Value) -> Vec<String> {
+    let (old, new) = (diff["oldText"].as_str().unwrap_or_default(), diff["newText"].as_str().unwrap_or_default());
+    let changes = TextDiff::from_lines(old, new);
+    let changed = changes.iter_all_changes().filter(|change| change.tag() != ChangeTag::Equal);
+    let lines = changed.map(|change| format!("{}{}", change.tag(), change.value().trim_end_matches('\n')));
+    std::iter::once(diff["path"].to_string()).chain(lines).collect()
 }
 
 fn render_diff(style: Style, path: &str, old: Option<&str>, new: &str, out: &mut String) {
@@ -382,7 +391,9 @@ mod tests {
                 {"optionId": "r", "name": "Reject", "kind": "reject_once"},
             ]}),
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "in_progress"}),
-            json!({"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed"}),
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed", "content": [
+                {"type": "diff", "path": "/w/a.txt", "oldText": "zero\none\ntwo\n", "newText": "zero\none\n2\n"},
+            ]}),
             json!({"sessionUpdate": "tool_call", "toolCallId": "2", "title": "cat b", "kind": "execute", "status": "in_progress"}),
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "2", "status": "failed", "content": [
                 {"type": "content", "content": {"type": "text", "text": "```console\nExit code 1\nno such file\n```"}},

@@ -1,6 +1,8 @@
 //! Both wires beside each other: one line a message, the near wire on the left, the far wire on the right.
 //!
-//! Owns the short forms of messages. Invariant: every line of a trace gives one row, also the unknown and the broken.
+//! Owns the short forms of messages. Invariant: every line of a trace is shown, also the unknown and the broken, with two
+//! exceptions that are counted: the pieces of a stream that follow each other on one wire, and claude's running count of
+//! thinking tokens.
 
 use serde_json::Value;
 
@@ -14,12 +16,21 @@ pub(super) struct Rows {
     style: Style,
     /// The width of one column.
     column: usize,
+    /// The row before: where it stands and what kind of piece it is.
+    run: Option<(Place, String)>,
+    /// How many rows like it followed and were not shown.
+    hidden: usize,
+    /// How many counts of thinking tokens were not shown.
+    counts: usize,
 }
+
+/// Where a row stands.
+type Place = Option<(Wire, Dir)>;
 
 impl Rows {
     /// Rows for a terminal that is `width` characters wide.
     pub(super) fn new(style: Style, width: usize) -> Self {
-        Self { style, column: (width.max(40) - TIME - 3) / 2 }
+        Self { style, column: (width.max(40) - TIME - 3) / 2, run: None, hidden: 0, counts: 0 }
     }
 
     /// The head of the table.
@@ -28,29 +39,75 @@ impl Rows {
         format!("{}\n", self.style.bold(&format!("{left} | diglot -> agent")))
     }
 
-    /// The row of one line of a trace file.
-    pub(super) fn row(&self, line: &str) -> String {
-        match entry(line) {
+    /// What one line of a trace file looks like; nothing, when it only continues what is shown.
+    pub(super) fn row(&mut self, line: &str) -> String {
+        let (t_ms, place, short, stream) = match entry(line) {
             Ok(Entry::Line { t_ms, wire, dir, line, .. }) => {
                 let message = serde_json::from_str(line.get()).unwrap_or_default();
                 let (short, stream) = short(wire, &message);
-                self.cells(t_ms, wire, dir, &short, stream)
+                (t_ms, Some((wire, dir)), short, stream)
             }
             Ok(Entry::Noise { t_ms, wire, dir, text, why }) => {
-                self.cells(t_ms, wire, dir, &format!("noise ({why}) {text}"), false)
+                (t_ms, Some((wire, dir)), format!("noise ({why}) {text}"), false)
             }
-            Ok(Entry::Note { t_ms, note, .. }) => self.across(t_ms, &note),
-            Ok(Entry::Event { t_ms, name }) => self.across(t_ms, &name),
+            Ok(Entry::Note { t_ms, note, .. }) => (t_ms, None, note, true),
+            Ok(Entry::Event { t_ms, name }) => (t_ms, None, format!("{name} {}", facts(line)), false),
             Ok(Entry::Header { agent, .. }) => {
                 let agent = agent.map_or_else(String::new, |agent| format!(", agent {agent}"));
-                self.across(0.0, &format!("trace begins{agent}"))
+                (0.0, None, format!("trace begins{agent}"), false)
             }
-            Ok(Entry::Other) => self.across(0.0, line),
-            Err(error) => self.across(0.0, &format!("not a line of a trace: {error}")),
+            Ok(Entry::Other) => (0.0, None, line.to_owned(), false),
+            Err(error) => (0.0, None, format!("not a line of a trace: {error}"), false),
+        };
+        if short.contains("thinking_tokens") {
+            self.counts += 1;
+            return String::new();
+        }
+        // A note repeats itself word by word, a piece of a stream only in its first words.
+        let kind = match place {
+            Some(_) => short.split('"').next().unwrap_or_default().to_owned(),
+            None => short.clone(),
+        };
+        if stream && self.run.as_ref() == Some(&(place, kind.clone())) {
+            self.hidden += 1;
+            return String::new();
+        }
+        let mut out = self.end_run();
+        self.run = stream.then_some((place, kind));
+        out.push_str(&self.place(t_ms, place, &short, stream));
+        out
+    }
+
+    /// What is left to say at the end.
+    pub(super) fn finish(&mut self) -> String {
+        let mut out = self.end_run();
+        if self.counts > 0 {
+            out.push_str(&self.style.dim(&format!("({} lines about thinking tokens are not shown)", self.counts)));
+            out.push('\n');
+        }
+        out
+    }
+
+    fn end_run(&mut self) -> String {
+        let hidden = std::mem::take(&mut self.hidden);
+        match self.run.take() {
+            Some((place, _)) if hidden > 0 => self.place(f64::NAN, place, &format!("... and {hidden} more"), true),
+            _ => String::new(),
         }
     }
 
-    fn cells(&self, t_ms: f64, wire: Wire, dir: Dir, short: &str, stream: bool) -> String {
+    fn place(&self, t_ms: f64, place: Place, short: &str, stream: bool) -> String {
+        let time = if t_ms.is_nan() { String::new() } else { format!("{t_ms:.1}") };
+        match place {
+            Some((wire, dir)) => self.cells(&time, wire, dir, short, stream),
+            None => {
+                let line = format!("{time:TIME$}-- {}", one_line(short, self.column * 2));
+                format!("{}\n", self.style.dim(line.trim_end()))
+            }
+        }
+    }
+
+    fn cells(&self, time: &str, wire: Wire, dir: Dir, short: &str, stream: bool) -> String {
         // Toward the agent is to the right, toward the editor to the left.
         let right = matches!((wire, dir), (Wire::Near, Dir::In) | (Wire::Far, Dir::Out));
         let arrow = if right { "->" } else { "<-" };
@@ -62,7 +119,7 @@ impl Rows {
                 (false, false) => text.to_owned(),
             }
         };
-        let time = self.style.dim(&format!("{t_ms:<TIME$.1}")).into_owned();
+        let time = self.style.dim(&format!("{time:TIME$}")).into_owned();
         match wire {
             Wire::Near => {
                 let gap = " ".repeat(self.column.saturating_sub(cell.chars().count()));
@@ -70,11 +127,6 @@ impl Rows {
             }
             Wire::Far => format!("{time}{:width$} | {}\n", "", paint(&cell), width = self.column),
         }
-    }
-
-    fn across(&self, t_ms: f64, text: &str) -> String {
-        let line = format!("{t_ms:<TIME$.1}-- {}", one_line(text, self.column * 2));
-        format!("{}\n", self.style.dim(&line))
     }
 }
 
@@ -99,6 +151,16 @@ fn short(wire: Wire, message: &Value) -> (String, bool) {
         Wire::Near => (message.to_string(), false),
         Wire::Far => stream_json(message),
     }
+}
+
+/// The facts of an event, as JSON.
+fn facts(line: &str) -> String {
+    let Ok(Value::Object(mut members)) = serde_json::from_str(line) else {
+        return String::new();
+    };
+    members.remove("t_ms");
+    members.remove("event");
+    if members.is_empty() { String::new() } else { Value::Object(members).to_string() }
 }
 
 fn text(value: &Value) -> &str {
@@ -230,12 +292,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_a_trace_gives_one_row_of_the_terminals_width() {
+    fn every_line_of_a_trace_is_shown_within_the_terminals_width() {
         let trace = r#"{"trace":1,"diglot":"0.1.0","agent":"demo"}
-{"t_ms":0.1,"event":"started","argv":[]}
+{"t_ms":0.1,"event":"started","cwd":"/w"}
 {"t_ms":1.0,"wire":"near","dir":"in","line":{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"hello"},{"type":"image"}]}}}
 {"t_ms":1.2,"wire":"far","dir":"out","line":{"type":"user","message":{"role":"user","content":[{"type":"text","text":"hello"}]}}}
 {"t_ms":2.0,"wire":"far","dir":"in","line":{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"Hi "}}}}
+{"t_ms":2.0,"wire":"far","dir":"in","line":{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"there "}}}}
+{"t_ms":2.0,"wire":"far","dir":"in","line":{"type":"system","subtype":"thinking_tokens","estimated_tokens":1}}
+{"t_ms":2.0,"wire":"far","dir":"in","line":{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"you"}}}}
 {"t_ms":2.1,"wire":"near","dir":"out","line":{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hi "}}}}}
 {"t_ms":3.0,"wire":"far","dir":"in","line":{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_name":"Bash"}}}
 {"t_ms":3.1,"wire":"near","dir":"out","line":{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"toolCall":{"title":"ls -l"}}}}
@@ -248,15 +313,18 @@ mod tests {
 {"t_ms":6.2,"wire":"near","dir":"out","line":{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the agent died, and this message is much too long for a column of this width"}}}
 {"t_ms":7.0,"wire":"far","dir":"in","line":{"type":"brand_new","x":1}}
 nonsense"#;
-        let rows = Rows::new(Style::new(false), 90);
-        let rendered: String = std::iter::once(rows.head()).chain(trace.lines().map(|line| rows.row(line))).collect();
+        let mut rows = Rows::new(Style::new(false), 90);
+        let mut rendered = rows.head();
+        rendered.extend(trace.lines().map(|line| rows.row(line)));
+        rendered.push_str(&rows.finish());
         let rendered: String = rendered.lines().map(|line| format!("{}\n", line.trim_end())).collect();
         let expected = r#"ms       editor -> diglot                        | diglot -> agent
 0.0      -- trace begins, agent demo
-0.1      -- started
+0.1      -- started {"cwd":"/w"}
 1.0      -> #2 session/prompt "hello" [image]    |
 1.2                                              | -> user "hello"
 2.0                                              | <- text_delta "Hi "
+                                                 | <- ... and 2 more
 2.1      <- update agent_message "Hi "           |
 3.0                                              | <- control_request can_use_tool Bash
 3.1      <- #0 session/request_permission "ls -… |
@@ -269,6 +337,7 @@ nonsense"#;
 6.2      <- #3 error -32603 the agent died, and… |
 7.0                                              | <- {"type":"brand_new","x":1}
 0.0      -- not a line of a trace: expected ident at line 1 column 2
+(1 lines about thinking tokens are not shown)
 "#;
         assert!(rendered == expected, "{rendered}");
     }

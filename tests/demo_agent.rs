@@ -1,5 +1,7 @@
 //! The scripted agent as a process: what it writes for what it reads.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is the failure of the test")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};

@@ -1,6 +1,7 @@
 //! `diglot try` as a process, against a program that stands in for `diglot acp`: what it shows, what it answers, and how
 //! it ends.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is the failure of the test")]
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt;

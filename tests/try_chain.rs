@@ -1,5 +1,7 @@
 //! `diglot try` through the real chain: this program as editor, as interpreter and as agent.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is the failure of the test")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

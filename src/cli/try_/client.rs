@@ -27,6 +27,9 @@ const EVENTS: usize = 256;
 /// How long the other side gets to end after its input has ended.
 const GRACE: Duration = Duration::from_secs(8);
 
+/// The same, when the person does not want to wait; time enough to end an agent in order.
+const HURRY: Duration = Duration::from_secs(3);
+
 /// How the conversation ended.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -151,7 +154,7 @@ pub(super) async fn converse(mut plan: Plan) -> Result<Outcome, CliError> {
     }
     client.stdin = None;
     let quit = matches!(client.outcome, Some(Outcome::Quit));
-    let status = end(child, if quit { Duration::ZERO } else { GRACE }).await;
+    let status = end(child, if quit { HURRY } else { GRACE }).await;
     if let Some(trace) = trace {
         // With the last writer gone, the pipe ends behind what was written.
         drop(trace);
@@ -180,9 +183,7 @@ fn start(plan: &Plan) -> Result<Child, CliError> {
 
 /// Waits for the process to end, and kills it after `grace`. Gives its exit code.
 async fn end(mut child: Child, grace: Duration) -> Option<i32> {
-    if !grace.is_zero()
-        && let Ok(status) = tokio::time::timeout(grace, child.wait()).await
-    {
+    if let Ok(status) = tokio::time::timeout(grace, child.wait()).await {
         return status.ok()?.code();
     }
     // It may have ended just now.

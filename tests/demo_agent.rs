@@ -486,7 +486,10 @@ fn noise_stands_where_the_script_puts_it() {
 
 #[test]
 fn it_dies_as_its_script_says() {
-    let agent = Agent::start(Some("dies_at_start"), &[]);
+    // Whatever waits in its input, it has ended before it reads.
+    let mut agent = Agent::start(Some("dies_at_start"), &[]);
+    let early = json!({"type": "control_request", "request_id": "1", "request": {"subtype": "initialize"}});
+    let _ = writeln!(agent.stdin.as_mut().unwrap(), "{early}");
     let (status, rest, stderr) = agent.end();
     assert_eq!((status.code(), rest.len(), stderr.as_str()), (Some(1), 0, "Invalid API key\n"));
 

@@ -67,6 +67,31 @@ fn an_agent_that_dies_gives_75_and_its_last_words() {
 }
 
 #[test]
+fn an_agent_that_dies_at_its_start_is_quoted() {
+    let (code, shown, said) = try_it(&["--yes"], Some("dies_at_start"));
+    assert_eq!(code, Some(75), "{shown}\n{said}");
+    assert!(said.contains("session/new failed") && said.contains("Invalid API key"), "{said}");
+}
+
+#[test]
+fn several_questions_are_answered_in_one_turn() {
+    let (code, shown, said) = try_it(&["--yes"], Some("ask_many"));
+    assert_eq!(code, Some(0), "{shown}\n{said}");
+    for part in ["result of a", "result of b", "result of c", "All three are through."] {
+        assert!(shown.contains(part), "{part} is missing in\n{shown}");
+    }
+}
+
+#[test]
+fn wave_looks_like_any_other_agent() {
+    let (code, shown, said) = try_it(&["--agent", "wave", "--yes"], Some("wave"));
+    assert_eq!(code, Some(0), "{shown}\n{said}");
+    for part in ["(thinking) A thought.", "? echo from wave", "  + echo from wave\n    from wave", "It ran."] {
+        assert!(shown.contains(part), "{part} is missing in\n{shown}");
+    }
+}
+
+#[test]
 fn noise_of_the_agent_is_not_shown_as_its_words() {
     let (code, shown, said) = try_it(&["--yes"], Some("noise"));
     assert_eq!(code, Some(0), "{shown}\n{said}");

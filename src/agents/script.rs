@@ -17,7 +17,7 @@
 //! ```
 //!
 //! - `agent`, at most once and first, sets what the agent is like ([`Profile`]).
-//! - The steps before the first `turn` are done when the agent starts, before it reads anything.
+//! - The steps before the first `turn` are done when the agent starts, before it reads anything (but for `expect`).
 //! - `turn` begins the steps of the next turn. A turn begins with a user message; what belongs to every
 //!   turn is done without being asked for: `command_lifecycle`, `system/init`, the end of an open message,
 //!   and the `result`. The turns are used one after the other; when they run out, the last one is used

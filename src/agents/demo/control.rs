@@ -17,6 +17,9 @@ const MODES: &[&str] = &["acceptEdits", "auto", "bypassPermissions", "default", 
 impl Agent {
     /// Deals with all that has come, without waiting.
     pub(super) fn take_waiting(&mut self) -> Flow {
+        if self.starting && self.expecting.is_none() {
+            return Ok(());
+        }
         loop {
             match self.inbox.try_recv() {
                 Ok(input) => self.take(input)?,

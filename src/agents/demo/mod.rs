@@ -297,6 +297,8 @@ struct Agent {
     queue: VecDeque<Prompt>,
     /// The uuids of all user messages; a repeated one is dropped.
     seen: HashSet<String>,
+    /// Whether the steps before the first turn are being done; they read nothing.
+    starting: bool,
     input_ended: bool,
     exit_after_turn: bool,
     failed_last: bool,
@@ -357,6 +359,7 @@ impl Agent {
             states,
             queue: VecDeque::new(),
             seen: HashSet::new(),
+            starting: true,
             input_ended: false,
             exit_after_turn: false,
             failed_last: false,
@@ -402,6 +405,7 @@ impl Agent {
     fn turns(&mut self) -> Flow<u8> {
         let script = Rc::clone(&self.script);
         self.steps(&script.start)?;
+        self.starting = false;
         loop {
             if let Some(prompt) = self.queue.pop_front() {
                 self.play_turn(prompt)?;

@@ -466,6 +466,15 @@ impl Agent {
 
     /// Deals with what comes in until `done`, or for so long.
     pub(super) fn wait_until(&mut self, time: Option<Duration>, done: impl Fn(&Self) -> bool) -> Flow {
+        if self.starting && self.expecting.is_none() {
+            let Some(time) = time else {
+                loop {
+                    std::thread::park();
+                }
+            };
+            std::thread::sleep(time);
+            return Ok(());
+        }
         let deadline = time.map(|time| Instant::now() + time);
         loop {
             self.take_waiting()?;

@@ -36,6 +36,10 @@ const FLOOD: usize = 4096;
 /// Lines of the agent taken in one go; what they say is written in one batch.
 const BATCH: usize = 64;
 
+/// A stream that brings more than one batch in this time is read this often and no more: each look at it costs three
+/// system calls, which is far more than the translation. A stream of up to 2,000 pieces a second is not held at all.
+const PACE: Duration = Duration::from_millis(1);
+
 /// An agent whose stdin was closed gets this long to end by itself. Claude takes 0.3 s (stream-json.md, section 12).
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -76,6 +80,10 @@ struct State {
     roots: Vec<PathBuf>,
     near_gone: bool,
     ended: bool,
+    /// When the agent was read last.
+    last_batch: Option<Instant>,
+    /// The agent is not read until then.
+    hold: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +113,7 @@ impl<T: Translator> SessionTask<T> {
         let mut timer = pin!(sleep_until(Instant::now() + Duration::from_secs(3600)));
         let mut armed = None;
         while !(s.ended && s.to_near.is_empty()) {
-            let next = s.timers.iter().map(|(_, at)| *at).min();
+            let next = s.timers.iter().map(|(_, at)| *at).chain(s.hold).min();
             if next != armed {
                 armed = next;
                 if let Some(at) = next {
@@ -118,13 +126,13 @@ impl<T: Translator> SessionTask<T> {
     }
 
     async fn wait(&mut self, s: &mut State, timer: Pin<&mut tokio::time::Sleep>, armed: bool) -> Woke {
-        let State { to_near, to_far, far, reads, near_gone, .. } = s;
+        let State { to_near, to_far, far, reads, near_gone, hold, .. } = s;
         let (output, input, exit) = match far {
             Some(far) if far.silent => (None, far.input.as_ref(), Some(&mut far.exit)),
             Some(far) => (Some(&mut far.output), far.input.as_ref(), None),
             None => (None, None, None),
         };
-        let listen = to_near.len() < KEPT && to_far.len() < KEPT;
+        let listen = hold.is_none() && to_near.len() < KEPT && to_far.len() < KEPT;
         tokio::select! {
             biased;
             mail = self.mailbox.recv(), if !*near_gone && to_near.len() < FLOOD => Woke::Mail(mail),
@@ -181,6 +189,9 @@ impl<T: Translator> SessionTask<T> {
 
     /// Lines that are there already are taken together: what they say is joined and written at once.
     async fn frames(&mut self, first: Frame, s: &mut State) {
+        let time = Instant::now();
+        let dense = s.last_batch.replace(time).is_some_and(|last| time.duration_since(last) < PACE / 2);
+        s.hold = dense.then(|| time + PACE);
         let mut next = Some(first);
         let mut taken = 0;
         while let Some(frame) = next.take() {
@@ -230,6 +241,7 @@ impl<T: Translator> SessionTask<T> {
 
     async fn timers(&mut self, s: &mut State) {
         let now = Instant::now();
+        s.hold = s.hold.filter(|at| *at > now);
         while let Some(at) = s.timers.iter().position(|(_, at)| *at <= now) {
             match s.timers.swap_remove(at).0 {
                 TimerKind::Of(timer) => self.handle(Event::Timer(timer), s).await,

@@ -17,6 +17,19 @@ pub type Raw<'a> = Option<&'a RawValue>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carry(Option<u16>);
 
+impl Carry {
+    /// A piece without a half of its own: a half that waits stands alone before it.
+    pub fn complete<'a>(&mut self, piece: Cow<'a, str>) -> Cow<'a, str> {
+        match self.0.take() {
+            Some(_) if !piece.is_empty() => Cow::Owned(format!("{}{piece}", char::REPLACEMENT_CHARACTER)),
+            waiting => {
+                self.0 = waiting;
+                piece
+            }
+        }
+    }
+}
+
 /// The text of a JSON string; `None` for every other kind of value. A lone surrogate becomes U+FFFD.
 #[must_use]
 pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {

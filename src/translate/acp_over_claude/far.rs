@@ -7,8 +7,8 @@ use crate::mappings::Dialect;
 use crate::translate::{Action, Actions, Chunk, ChunkKind};
 use crate::wire::acp::{AvailableCommand, CommandInput, SessionUpdate};
 use crate::wire::stream_json::{
-    self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Delta, Lifecycle, Line, Misc,
-    ResultLine, StreamEvent, SystemLine, UserExtra,
+    self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Delta, DeltaLine, Lifecycle,
+    Line, Misc, ResultLine, Str, StreamEvent, SystemLine, UserExtra,
 };
 use crate::wire::text::{Raw, boolean, items, piece, text, uint};
 
@@ -18,6 +18,9 @@ use super::turn::Failure;
 
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
+        if let Some(line) = DeltaLine::parse(bytes) {
+            return self.delta_line(line, out);
+        }
         let line = match Line::parse(bytes) {
             Ok(line) => line,
             Err(e) => return out.note(format!("a line of the agent that is no message: {e}")),
@@ -102,25 +105,57 @@ impl AcpOverClaude {
         }
     }
 
+    /// A delta of the usual shape.
+    fn delta_line(&mut self, line: DeltaLine<'_>, out: &mut Actions) {
+        let parent = line.parent_tool_use_id.as_ref().map(|p| &*p.0);
+        let Ok(index) = usize::try_from(line.event.index) else { return };
+        let delta = line.event.delta;
+        match &*delta.kind.0 {
+            "text_delta" => self.piece(parent, index, ChunkKind::Message, Piece::Whole(delta.text), out),
+            "thinking_delta" => self.piece(parent, index, ChunkKind::Thought, Piece::Whole(delta.thinking), out),
+            "input_json_delta" => {
+                if let Some(json) = delta.partial_json {
+                    self.tool_input(parent, index, &json.0, out);
+                }
+            }
+            // Signatures are for the API; citations have no place in ACP.
+            _ => {}
+        }
+    }
+
+    /// A delta of an unusual shape.
     fn delta(&mut self, parent: Option<&str>, event: &StreamEvent<'_>, out: &mut Actions) {
         let Some(index) = index(event.index) else { return };
         let delta = Delta::read(event.delta);
-        let (raw, kind, make): (_, _, fn() -> BlockKind) = match text(delta.kind).as_deref() {
-            Some("text_delta") => (delta.text, ChunkKind::Message, || BlockKind::Text),
-            Some("thinking_delta") => (delta.thinking, ChunkKind::Thought, || BlockKind::Thought),
+        match text(delta.kind).as_deref() {
+            Some("text_delta") => self.piece(parent, index, ChunkKind::Message, Piece::Raw(delta.text), out),
+            Some("thinking_delta") => self.piece(parent, index, ChunkKind::Thought, Piece::Raw(delta.thinking), out),
             Some("input_json_delta") => {
                 if let Some(json) = text(delta.partial_json) {
                     self.tool_input(parent, index, &json, out);
                 }
-                return;
             }
-            // Signatures are for the API; citations have no place in ACP.
-            _ => return,
-        };
+            _ => {}
+        }
+    }
+
+    fn piece(&mut self, parent: Option<&str>, index: usize, kind: ChunkKind, new: Piece<'_>, out: &mut Actions) {
         let stream = self.streams.of(parent);
         let message_id = stream.message_id();
+        let make = match kind {
+            ChunkKind::Message => || BlockKind::Text,
+            ChunkKind::Thought => || BlockKind::Thought,
+        };
         let Some(block) = stream.block(index, make) else { return };
-        let Some(text) = piece(raw, &mut block.carry) else { return };
+        let text = match new {
+            // The half of a pair that waits stands alone now.
+            Piece::Whole(Some(Str(text))) => block.carry.complete(text),
+            Piece::Raw(raw) => match piece(raw, &mut block.carry) {
+                Some(text) => text,
+                None => return,
+            },
+            Piece::Whole(None) => return,
+        };
         if text.is_empty() {
             return;
         }
@@ -314,6 +349,12 @@ impl AcpOverClaude {
             out.far(stream_json::unsupported(&id, &subtype));
         }
     }
+}
+
+/// A piece of text as it was read.
+enum Piece<'a> {
+    Whole(Option<Str<'a>>),
+    Raw(Raw<'a>),
 }
 
 fn index(raw: Raw<'_>) -> Option<usize> {

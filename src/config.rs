@@ -13,7 +13,8 @@
 //! | `[agents.NAME]` `command`, `args`, `env` | – | no | how to start the agent of that name |
 //!
 //! The user's file is `diglot/config.toml` in `$XDG_CONFIG_HOME`, else in `~/.config`; the project's file
-//! is `.diglot.toml` in the working directory. Neither has to exist.
+//! is `.diglot.toml` in the working directory. Neither has to exist. The user's own mapping tables lie in the folder
+//! `mappings` beside his file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -178,6 +179,33 @@ impl Config {
             self.trace = Some(trace.into());
         }
     }
+}
+
+/// The user's mapping tables: the files of the folder `mappings` beside his configuration file, and of its folder `agents`,
+/// by their names there (`tools.toml`, `agents/mine.toml`), each with its text.
+///
+/// # Errors
+/// When such a file is there and cannot be read.
+pub fn mapping_files(env: Env<'_>) -> Result<Vec<(String, String)>, ConfigError> {
+    let mut files = Vec::new();
+    let Some(folder) = user_file(env).map(|file| file.with_file_name("mappings")) else {
+        return Ok(files);
+    };
+    for (folder, prefix) in [(folder.clone(), ""), (folder.join("agents"), "agents/")] {
+        // No folder, no files.
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.extension().is_some_and(|extension| extension == "toml")
+                && let Some(name) = path.file_name().and_then(|name| name.to_str())
+            {
+                let text = std::fs::read_to_string(&path)
+                    .map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+                files.push((format!("{prefix}{name}"), text));
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Where the user's file would be; `None` without a home.
@@ -374,6 +402,21 @@ mod tests {
                 assert!(message.contains(part), "{text}: {message} lacks {part}");
             }
         }
+    }
+
+    #[test]
+    fn mapping_files_are_found_beside_the_configuration() {
+        let place = Place::new();
+        let env = |name: &str| place.vars.get(name).cloned();
+        assert_eq!(mapping_files(&env).unwrap(), []);
+        let folder = place.dir.path().join("home/.config/diglot/mappings");
+        std::fs::create_dir_all(folder.join("agents")).unwrap();
+        for (name, text) in [("tools.toml", "t"), ("notes.txt", "n"), ("agents/mine.toml", "m")] {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        let files = mapping_files(&env).unwrap();
+        assert_eq!(files, [("agents/mine.toml".into(), "m".into()), ("tools.toml".into(), "t".into())]);
+        assert_eq!(mapping_files(&|_| None).unwrap(), []);
     }
 
     #[test]

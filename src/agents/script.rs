@@ -17,7 +17,7 @@
 //! ```
 //!
 //! - `agent`, at most once and first, sets what the agent is like ([`Profile`]).
-//! - The steps before the first `turn` are done when the agent starts, before it reads anything.
+//! - The steps before the first `turn` are done when the agent starts, before it reads anything (but for `expect`).
 //! - `turn` begins the steps of the next turn. A turn begins with a user message; what belongs to every
 //!   turn is done without being asked for: `command_lifecycle`, `system/init`, the end of an open message,
 //!   and the `result`. The turns are used one after the other; when they run out, the last one is used
@@ -45,7 +45,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::Dialect;
+use crate::mappings::Dialect;
 
 /// The conversation that `diglot try` shows.
 pub const DEMO: &str = include_str!("demo.ndjson");
@@ -66,7 +66,6 @@ pub struct Script {
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
     /// `claude` (the default) or `wave`.
-    #[serde(deserialize_with = "dialect")]
     pub dialect: Dialect,
     /// The model's name in every message.
     pub model: String,
@@ -434,14 +433,6 @@ fn yes() -> bool {
     true
 }
 
-fn dialect<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Dialect, D::Error> {
-    match String::deserialize(deserializer)?.as_str() {
-        "claude" => Ok(Dialect::Claude),
-        "wave" => Ok(Dialect::Wave),
-        other => Err(serde::de::Error::custom(format!("there is no dialect `{other}`, only `claude` and `wave`"))),
-    }
-}
-
 /// The words that are replaced in a script's strings.
 pub trait Words {
     /// What stands for `$name`; `None` when nothing does.
@@ -548,7 +539,7 @@ mod tests {
             ("{\"do\":\"turn\"}\n{\"do\":\"dance\"}", ["line 2", "dance"]),
             ("{\"do\":\"text\",\"txt\":\"x\"}", ["line 1", "txt"]),
             ("{\"do\":\"agent\",\"colour\":1}", ["line 1", "colour"]),
-            ("{\"do\":\"agent\",\"dialect\":\"x\"}", ["line 1", "no dialect `x`"]),
+            ("{\"do\":\"agent\",\"dialect\":\"x\"}", ["line 1", "unknown variant `x`"]),
             ("{\"do\":\"turn\"}\n{\"do\":\"agent\"}", ["line 2", "the first step"]),
             ("{\"do\":\"repeat\",\"times\":2,\"steps\":[{\"do\":\"turn\"}]}", ["`turn`", "inside"]),
             ("nonsense", ["line 1", "expected"]),

@@ -126,7 +126,7 @@ impl Trace {
     /// When the file cannot be opened, the pipe has no reader, or no thread can be started.
     pub fn create(path: &Path, agent: Option<&str>) -> Result<Self, TraceError> {
         let path = expand(path);
-        let file = open(&path)?;
+        let file = open_file(&path)?;
         let queue = Arc::new(Queue::default());
         let start = Instant::now();
         let masker = Masker::from_env(std::env::vars_os());
@@ -230,8 +230,10 @@ fn expand(path: &Path) -> PathBuf {
     }
 }
 
+/// Opens a file for appending, as the trace's own: for the owner alone when it is new, and without waiting for the reader
+/// of a named pipe.
 #[cfg(unix)]
-fn open(path: &Path) -> Result<std::fs::File, TraceError> {
+pub(crate) fn open_file(path: &Path) -> Result<std::fs::File, TraceError> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -254,7 +256,7 @@ fn open(path: &Path) -> Result<std::fs::File, TraceError> {
 }
 
 #[cfg(not(unix))]
-fn open(path: &Path) -> Result<std::fs::File, TraceError> {
+pub(crate) fn open_file(path: &Path) -> Result<std::fs::File, TraceError> {
     std::fs::OpenOptions::new()
         .append(true)
         .create(true)

@@ -17,6 +17,9 @@ const MODES: &[&str] = &["acceptEdits", "auto", "bypassPermissions", "default", 
 impl Agent {
     /// Deals with all that has come, without waiting.
     pub(super) fn take_waiting(&mut self) -> Flow {
+        if self.starting && self.expecting.is_none() {
+            return Ok(());
+        }
         loop {
             match self.inbox.try_recv() {
                 Ok(input) => self.take(input)?,
@@ -45,7 +48,7 @@ impl Agent {
     fn take(&mut self, input: Input) -> Flow {
         match input {
             Input::Line(line) => self.take_line(&line),
-            Input::EndOfInput => {
+            Input::Closed => {
                 self.input_ended = true;
                 for index in 0..self.questions.len() {
                     self.answer(index, Answer::Failed("Tool permission stream closed".into()))?;
@@ -184,6 +187,15 @@ impl Agent {
                 let rows = json!([{"label": "Session ID", "value": self.session}]);
                 self.respond(id, Some(json!({"sections": [{"title": "Session", "rows": rows}]})))
             }
+            "get_context_usage" => {
+                let used = self.output_tokens;
+                let body = json!({
+                    "totalTokens": used, "maxTokens": super::say::CONTEXT_WINDOW, "percentage": 0, "categories": [],
+                    "model": self.model,
+                });
+                self.respond(id, Some(body))
+            }
+            "generate_session_title" => self.respond(id, Some(json!({"title": null}))),
             "cancel_async_message" => self.take_withdrawal(id, request["message_uuid"].as_str().unwrap_or_default()),
             "end_session" => {
                 self.respond(id, None)?;

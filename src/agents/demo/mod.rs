@@ -35,7 +35,7 @@ const CLAUDE_VERSION: &str = "2.1.332";
 /// Something that the main thread has to deal with.
 enum Input {
     Line(Vec<u8>),
-    EndOfInput,
+    Closed,
     /// A command ended: which, and what it printed.
     CommandEnded(u32, std::io::Result<std::process::Output>),
     /// SIGINT.
@@ -165,7 +165,7 @@ fn read_stdin(sender: SyncSender<Input>) {
             let mut line = Vec::new();
             let read = stdin.read_until(b'\n', &mut line);
             let end = !matches!(read, Ok(length) if length > 0);
-            let input = if end { Input::EndOfInput } else { Input::Line(line) };
+            let input = if end { Input::Closed } else { Input::Line(line) };
             if sender.send(input).is_err() || end {
                 return;
             }
@@ -297,6 +297,8 @@ struct Agent {
     queue: VecDeque<Prompt>,
     /// The uuids of all user messages; a repeated one is dropped.
     seen: HashSet<String>,
+    /// Whether the steps before the first turn are being done; they read nothing.
+    starting: bool,
     input_ended: bool,
     exit_after_turn: bool,
     failed_last: bool,
@@ -340,7 +342,7 @@ impl Agent {
     ) -> Self {
         let on = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != OsStr::new("0"));
         let asked = || on("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS") || on("CLAUDE_CODE_SDK_READS_SESSION_STATE");
-        let wave = script.profile.dialect == super::Dialect::Wave;
+        let wave = script.profile.dialect == crate::mappings::Dialect::Wave;
         let states = script.profile.states.unwrap_or_else(|| wave || asked());
         let percent = std::env::var("DIGLOT_DEMO_PACE").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
         Self {
@@ -357,6 +359,7 @@ impl Agent {
             states,
             queue: VecDeque::new(),
             seen: HashSet::new(),
+            starting: true,
             input_ended: false,
             exit_after_turn: false,
             failed_last: false,
@@ -402,6 +405,7 @@ impl Agent {
     fn turns(&mut self) -> Flow<u8> {
         let script = Rc::clone(&self.script);
         self.steps(&script.start)?;
+        self.starting = false;
         loop {
             if let Some(prompt) = self.queue.pop_front() {
                 self.play_turn(prompt)?;
@@ -419,7 +423,7 @@ impl Agent {
     }
 
     fn wave(&self) -> bool {
-        self.script.profile.dialect == super::Dialect::Wave
+        self.script.profile.dialect == crate::mappings::Dialect::Wave
     }
 }
 

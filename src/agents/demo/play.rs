@@ -145,7 +145,7 @@ impl Agent {
                 };
                 self.say_turn_result(None, &set)
             }
-            Step::Mode { mode } => self.set_mode(&mode.clone()),
+            Step::Mode { mode } => self.set_mode(mode),
             Step::State { state } => {
                 let states = std::mem::replace(&mut self.states, true);
                 let said = self.state(state);
@@ -427,7 +427,7 @@ impl Agent {
                 Ok(())
             }
             Some("setMode") => match permission["mode"].as_str() {
-                Some(mode) => self.set_mode(&mode.to_owned()),
+                Some(mode) => self.set_mode(mode),
                 None => Ok(()),
             },
             _ => Ok(()),
@@ -466,6 +466,15 @@ impl Agent {
 
     /// Deals with what comes in until `done`, or for so long.
     pub(super) fn wait_until(&mut self, time: Option<Duration>, done: impl Fn(&Self) -> bool) -> Flow {
+        if self.starting && self.expecting.is_none() {
+            let Some(time) = time else {
+                loop {
+                    std::thread::park();
+                }
+            };
+            std::thread::sleep(time);
+            return Ok(());
+        }
         let deadline = time.map(|time| Instant::now() + time);
         loop {
             self.take_waiting()?;

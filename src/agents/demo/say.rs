@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Agent, Flow, Message, Partial, Stop};
 
 /// The context window that every result reports.
-const CONTEXT_WINDOW: u64 = 200_000;
+pub(super) const CONTEXT_WINDOW: u64 = 200_000;
 
 impl Agent {
     /// Writes a line as it stands.
@@ -289,7 +289,7 @@ impl Agent {
         self.close_message("tool_use")?;
         let call = &mut self.calls[at];
         call.open = false;
-        if self.script.profile.dialect == super::super::Dialect::Wave {
+        if self.script.profile.dialect == crate::mappings::Dialect::Wave {
             let line = json!({
                 "type": "tool_result", "tool_use_id": call.id, "content": content, "is_error": error,
             });

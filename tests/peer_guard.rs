@@ -271,15 +271,30 @@ fn interrupt_reaches_the_agent() {
 }
 
 #[test]
-fn the_killing_of_the_guard_ends_the_agent() {
+fn the_killing_of_the_guard_reaches_the_agent_by_itself() {
     run(async {
-        let mut witness = Witness::new();
-        let mut child = spawn(&family(&[r#"exec 9>"$WITNESS""#, STAY], &witness)).await;
-        let agent = witness.pids(1).await[0];
+        let text = "trap 'echo \"{}\"; exit' TERM; echo '{\"n\":1}'; read line";
+        let mut child = spawn(&script(text)).await;
+        assert_eq!(child.output.next_frame().await, Some(Frame::Line("{\"n\":1}".into())));
+        let agent = Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
         kill_process(parent(agent), Signal::KILL).expect("the guard lives as long as the agent");
-        assert_eq!(child.exit.wait().await, ended(None, None));
-        witness.all_dead().await;
+        // Nobody has asked for the end yet, so this is the parent-death signal alone.
+        assert_eq!(child.output.next_frame().await, Some(Frame::Line("{}".into())));
     });
+}
+
+#[test]
+fn the_killing_of_the_guard_ends_the_agent_whatever_it_ignores() {
+    for parts in [&[r#"exec 9>"$WITNESS""#, STAY][..], &[DEAF, r#"exec 9>"$WITNESS""#, STAY]] {
+        run(async {
+            let mut witness = Witness::new();
+            let mut child = spawn(&family(parts, &witness)).await;
+            let agent = witness.pids(1).await[0];
+            kill_process(parent(agent), Signal::KILL).expect("the guard lives as long as the agent");
+            assert_eq!(child.exit.wait().await, ended(None, None));
+            witness.all_dead().await;
+        });
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reads a wire frame by frame.
 //!
-//! Owns the read buffer of one wire. Invariant: between two large lines it is small, so that a thousand idle sessions cost
-//! little; and a call that is dropped loses nothing.
+//! Owns the read buffer of one wire. Invariant: an idle wire keeps a small one, whatever has passed, so that a thousand sessions
+//! cost little; and a call that is dropped loses nothing.
 
 use std::io;
 
@@ -22,6 +22,8 @@ pub struct FrameReader<R> {
     buf: BytesMut,
     decoder: FrameDecoder,
     ask: usize,
+    /// Whether the buffer's allocation is larger than an idle wire should keep.
+    grown: bool,
     ended: bool,
     error: Option<io::Error>,
 }
@@ -34,7 +36,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Frames of `io` as `decoder` cuts them.
     pub fn with_decoder(io: R, decoder: FrameDecoder) -> Self {
-        Self { io, buf: BytesMut::new(), decoder, ask: SMALL, ended: false, error: None }
+        Self { io, buf: BytesMut::new(), decoder, ask: SMALL, grown: false, ended: false, error: None }
     }
 
     /// The next frame; `None` once the stream has ended, and then always.
@@ -46,11 +48,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 return self.decoder.finish(&mut self.buf);
             }
             if let Some(frame) = self.decoder.decode(&mut self.buf) {
-                self.shrink(&frame);
                 return Some(frame);
+            }
+            if self.grown && self.buf.is_empty() && self.ask == SMALL {
+                self.buf = BytesMut::new();
+                self.grown = false;
             }
             if self.buf.capacity() - self.buf.len() < self.ask / 4 {
                 self.buf.reserve(self.ask);
+                self.grown |= self.buf.capacity() > 2 * SMALL;
             }
             let room = self.buf.capacity() - self.buf.len();
             match self.io.read_buf(&mut self.buf).await {
@@ -69,19 +75,6 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// The error that ended the stream, if it was one.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
-    }
-
-    /// Lets go of the allocation that a large line needed.
-    fn shrink(&mut self, frame: &Frame) {
-        let len = match frame {
-            Frame::Line(line) => line.len(),
-            Frame::Noise(noise) => noise.total_len,
-        };
-        if len > LARGE && self.buf.len() <= LARGE {
-            let rest = self.buf.split();
-            self.buf = BytesMut::with_capacity(rest.len().max(SMALL));
-            self.buf.extend_from_slice(&rest);
-        }
     }
 }
 
@@ -133,7 +126,7 @@ mod tests {
             };
             let (written, ()) = tokio::join!(write, read);
             written.expect("the reader reads on");
-            assert!(reader.buf.capacity() <= LARGE, "{} bytes kept", reader.buf.capacity());
+            assert!(reader.buf.capacity() <= 2 * SMALL, "{} bytes kept", reader.buf.capacity());
         });
     }
 }

@@ -111,11 +111,11 @@ async fn serve<W: AsyncWrite + Unpin>(
 
 async fn write_all<W: AsyncWrite + Unpin>(io: &mut W, queue: &mut mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
     let mut waiting = Vec::new();
-    let mut joined = Vec::new();
     while queue.recv_many(&mut waiting, DEFAULT_QUEUE).await > 0 {
         if let [only] = &waiting[..] {
             io.write_all(only).await?;
         } else {
+            let mut joined = Vec::new();
             for entry in &waiting {
                 if joined.len() + entry.len() > JOIN_UP_TO && !joined.is_empty() {
                     io.write_all(&joined).await?;
@@ -128,7 +128,6 @@ async fn write_all<W: AsyncWrite + Unpin>(io: &mut W, queue: &mut mpsc::Receiver
                 }
             }
             io.write_all(&joined).await?;
-            joined.clear();
         }
         io.flush().await?;
         waiting.clear();

@@ -8,19 +8,26 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep};
 
 use super::{ChildSpec, ExitReport, SpawnError};
 use crate::peer::guard::{Command, GUARD, Record, own_program, send_fds};
 
 pub(super) type Stdout = pipe::Receiver;
+
+/// How long an agent whose guard was killed has from SIGTERM to SIGKILL, and how often it is looked at: it is no child of
+/// diglot, so nothing tells.
+const UNGUARDED_GRACE: Duration = Duration::from_millis(1500);
+const UNGUARDED_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct Started {
     pub(super) stdin: pipe::Sender,
@@ -54,6 +61,8 @@ pub(super) struct Exit {
     guard: tokio::process::Child,
     agent: Pid,
     how: Option<Record>,
+    /// Until when an agent without a guard may end by itself.
+    lost: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -128,7 +137,7 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
         stdout: pipe::Receiver::from_owned_fd(stdout).map_err(other)?,
         stderr: pipe::Receiver::from_owned_fd(stderr).map_err(other)?,
         control: Control { lifeline: Arc::new(lifeline), agent },
-        exit: Exit { records, guard, agent, how: None },
+        exit: Exit { records, guard, agent, how: None, lost: None },
     })
 }
 
@@ -169,13 +178,30 @@ impl Exit {
             Some(Record::Exited(code)) => (Some(code), None),
             Some(Record::Killed(signal)) => (None, Some(signal)),
             _ => {
-                // The guard was killed from outside. Its parent-death signal has reached the agent; that may not be enough.
                 tracing::warn!(status = ?guard, "the guard process ended before the agent");
-                _ = kill_process_group(self.agent, Signal::KILL);
+                self.end_unguarded().await;
                 (None, None)
             }
         };
         ExitReport { code, signal, stderr_tail: String::new() }
+    }
+}
+
+impl Exit {
+    /// Ends an agent whose guard was killed from outside. Its parent-death signal has reached it; what it started it must
+    /// end itself now, so it is given the time.
+    async fn end_unguarded(&mut self) {
+        let until = *self.lost.get_or_insert_with(|| {
+            for signal in [Signal::CONT, Signal::TERM] {
+                // It may have ended already.
+                _ = kill_process_group(self.agent, signal);
+            }
+            Instant::now() + UNGUARDED_GRACE
+        });
+        while Instant::now() < until && test_kill_process_group(self.agent).is_ok() {
+            sleep(UNGUARDED_LOOK).await;
+        }
+        _ = kill_process_group(self.agent, Signal::KILL);
     }
 }
 

@@ -5,7 +5,6 @@
 //! started the agent, because a parent-death signal goes by the parent's thread.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -69,7 +68,7 @@ pub(crate) fn own_program() -> PathBuf {
     }
 }
 
-/// Takes the socket and the agent's stdio over; stdin is free afterwards.
+/// Takes the socket and the agent's stdio over, all close-on-exec.
 fn adopt() -> io::Result<(OwnedFd, [OwnedFd; 3])> {
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let stdio = receive_fds(&socket)?;
@@ -103,8 +102,6 @@ fn guard(command: Vec<OsString>) -> io::Result<ExitCode> {
     // Fails only for a group leader, which a child of diglot is not.
     _ = setsid();
     let (lifeline, stdio) = adopt()?;
-    // Not one descriptor of the agent or of diglot may stay open here: an end would not be seen.
-    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     set_child_subreaper(Some(getpid()))?;
     let lifeline = UnixStream::from(lifeline);
     let agent = match start(command, stdio) {
@@ -150,6 +147,7 @@ fn start(command: Vec<OsString>, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
     let (mut status, theirs) = UnixStream::pair()?;
     let [stdin, stdout, stderr] = &stdio;
     send_fds(&status, [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
+    // Not one of the agent's pipes may stay open here: their ends would not be seen.
     drop(stdio);
     let child = Process::new(own_program())
         .arg0("diglot")

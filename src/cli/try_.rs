@@ -5,6 +5,7 @@
 
 mod ask;
 mod client;
+mod pipe;
 mod view;
 mod wires;
 
@@ -141,7 +142,7 @@ pub(super) fn run(args: TryArgs, log: Option<&str>, config: &Config, here: &Path
     }
     let wire = if args.wire {
         let folder = Scratch::new()?;
-        adapter_args.extend(["--trace".into(), client::pipe_path(&folder.path).into()]);
+        adapter_args.extend(["--trace".into(), pipe::path(&folder.path).into()]);
         Some(Wire { folder, copy: args.trace, width: style::width() })
     } else {
         if let Some(trace) = args.trace {

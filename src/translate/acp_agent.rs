@@ -132,7 +132,7 @@ impl AcpAgent {
                 Ok(session_id) => return Route::Session { session_id, request: Some(id) },
                 Err(e) => Err(e),
             },
-            // Sent as a request by mistake: it does its work, and is answered, since a request always is.
+            // A request is always answered, also one that should have been a notification.
             methods::SESSION_CANCEL => {
                 Err(RpcError::new(codes::INVALID_REQUEST, "`session/cancel` is a notification; send it without `id`"))
             }

@@ -253,6 +253,20 @@ impl Actions {
         self.list.is_empty()
     }
 
+    /// How many actions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Takes back what was to be written to the near side from this action on.
+    pub(crate) fn mute_near(&mut self, from: usize) {
+        let mut at = 0;
+        self.list.retain(|action| {
+            at += 1;
+            at <= from || !matches!(action, Action::Near(_) | Action::Chunk(_))
+        });
+    }
+
     pub(crate) fn near(&mut self, line: Vec<u8>) {
         self.push(Action::Near(line));
     }

@@ -42,11 +42,10 @@ pub fn offers(tool: &str, request: &ControlRequest<'_>, words: &Permissions) -> 
     if may_last(request) {
         list.extend(lasting(request, words));
     }
-    list.push(offer("reject_once", words.reject_once(), OptionKind::RejectOnce, Grant::Nothing));
+    let reject = offer("reject_once", words.reject_once(), OptionKind::RejectOnce, Grant::Nothing);
     // Editors preselect the first one.
-    if boolean(request.default_to_no) == Some(true) {
-        list.reverse();
-    }
+    let at = if boolean(request.default_to_no) == Some(true) { 0 } else { list.len() };
+    list.insert(at, reject);
     list
 }
 

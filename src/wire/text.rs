@@ -17,15 +17,27 @@ pub type Raw<'a> = Option<&'a RawValue>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carry(Option<u16>);
 
-impl Carry {
-    /// A piece without a half of its own: a half that waits stands alone before it.
-    pub fn complete<'a>(&mut self, piece: Cow<'a, str>) -> Cow<'a, str> {
-        match self.0.take() {
-            Some(_) if !piece.is_empty() => Cow::Owned(format!("{}{piece}", char::REPLACEMENT_CHARACTER)),
-            waiting => {
-                self.0 = waiting;
-                piece
+/// A piece of streamed text as it was read.
+#[derive(Debug)]
+pub enum Fragment<'a> {
+    /// Decoded.
+    Text(Cow<'a, str>),
+    /// Still a JSON string, perhaps with half of a surrogate pair.
+    Token(Raw<'a>),
+}
+
+impl<'a> Fragment<'a> {
+    /// The text, completed with what the piece before left in `carry`; `None` when it is no string.
+    #[must_use]
+    pub fn complete(self, carry: &mut Carry) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Token(raw) => piece(raw, carry),
+            // A whole piece holds no second half: one that waits stands alone before it.
+            Self::Text(text) if carry.0.is_some() && !text.is_empty() => {
+                *carry = Carry::default();
+                Some(Cow::Owned(format!("{}{text}", char::REPLACEMENT_CHARACTER)))
             }
+            Self::Text(text) => Some(text),
         }
     }
 }

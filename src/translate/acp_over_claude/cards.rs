@@ -120,6 +120,10 @@ pub(super) fn diffs(path: &str, pieces: Vec<Piece>) -> Vec<ToolCallContent<'stat
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ToolUseResult<'a> {
     #[serde(borrow)]
+    pub(super) stdout: Raw<'a>,
+    #[serde(borrow)]
+    pub(super) stderr: Raw<'a>,
+    #[serde(borrow)]
     pub(super) structured_patch: Raw<'a>,
     #[serde(borrow)]
     pub(super) original_file: Raw<'a>,
@@ -147,48 +151,81 @@ impl<'a> ToolUseResult<'a> {
     }
 }
 
-/// The content of a `tool_result`: its text blocks joined, its images.
+/// The content of a `tool_result`, in its order.
+#[derive(Default)]
 pub(super) struct Output {
-    pub(super) text: String,
-    pub(super) images: Vec<ToolCallContent<'static>>,
+    parts: Vec<ToolCallContent<'static>>,
+    /// Kinds of blocks that ACP has no word for.
+    pub(super) skipped: Vec<String>,
 }
 
 impl Output {
     pub(super) fn read(content: Raw<'_>) -> Self {
-        let mut out = Self { text: String::new(), images: Vec::new() };
+        let mut out = Self::default();
         if let Some(whole) = text(content) {
-            out.text = for_people(&whole);
+            out.parts.push(ToolCallContent::text(for_people(&whole)));
             return out;
         }
         for raw in items(content).unwrap_or_default() {
             let block = Block::read(Some(raw));
-            match text(block.kind).as_deref() {
-                Some("text") => {
-                    if !out.text.is_empty() {
-                        out.text.push('\n');
-                    }
-                    out.text.push_str(&for_people(&text(block.text).unwrap_or_default()));
-                }
-                Some("image") => out.images.extend(image(block.source)),
-                _ => {}
+            let part = match text(block.kind).as_deref() {
+                Some("text") => Some(ToolCallContent::text(for_people(&text(block.text).unwrap_or_default()))),
+                Some("image") => image(block.source),
+                _ => None,
+            };
+            match part {
+                Some(part) => out.parts.push(part),
+                None => out.skipped.push(text(block.kind).unwrap_or_default().into_owned()),
             }
         }
         out
     }
+
+    /// What a command wrote, where the result says it apart from what is for the model.
+    pub(super) fn of_command(self, result: &ToolUseResult<'_>) -> Self {
+        let (Some(stdout), stderr) = (text(result.stdout), text(result.stderr).unwrap_or_default()) else {
+            return self;
+        };
+        let between = if stdout.is_empty() || stderr.is_empty() || stdout.ends_with('\n') { "" } else { "\n" };
+        Self { parts: vec![ToolCallContent::text(format!("{stdout}{between}{stderr}"))], skipped: self.skipped }
+    }
+
+    /// The text, joined.
+    pub(super) fn text(&self) -> String {
+        let mut all = String::new();
+        for part in &self.parts {
+            if let ToolCallContent::Content { content: ContentBlock::Text { text } } = part {
+                if !all.is_empty() {
+                    all.push('\n');
+                }
+                all.push_str(text);
+            }
+        }
+        all
+    }
+
+    /// What is not text.
+    fn images(self) -> impl Iterator<Item = ToolCallContent<'static>> {
+        self.parts.into_iter().filter(|p| !is_text(p))
+    }
+}
+
+fn is_text(part: &ToolCallContent<'_>) -> bool {
+    matches!(part, ToolCallContent::Content { content: ContentBlock::Text { .. } })
 }
 
 /// Output as content, by the rule of its tool; `None` leaves what is shown.
 pub(super) fn show(
-    output: &str,
-    images: Vec<ToolCallContent<'static>>,
+    output: Output,
     rule: ContentRule,
     result: &ToolUseResult<'_>,
 ) -> Option<Vec<ToolCallContent<'static>>> {
+    let whole = output.text();
     let mut content = match rule {
         ContentRule::None | ContentRule::Plan | ContentRule::Todo | ContentRule::Task => return None,
         ContentRule::DiffEdit | ContentRule::DiffWrite | ContentRule::DiffCell => return None,
-        _ if output.trim().is_empty() => Vec::new(),
-        ContentRule::Console => vec![fenced("console", output)],
+        _ if whole.trim().is_empty() => Vec::new(),
+        ContentRule::Console => vec![fenced("console", &whole)],
         ContentRule::File => {
             #[derive(Default, Deserialize)]
             #[serde(default)]
@@ -198,11 +235,12 @@ pub(super) fn show(
             }
             let file: File<'_> = result.file.and_then(|r| serde_json::from_str(r.get()).ok()).unwrap_or_default();
             // Without the numbers that claude puts before each line for the model.
-            vec![fenced("", &text(file.content).unwrap_or(Cow::Borrowed(output)))]
+            vec![fenced("", &text(file.content).unwrap_or(Cow::Borrowed(&whole)))]
         }
-        _ => vec![ToolCallContent::text(bounded(output).into_owned())],
+        _ if whole.len() > OUTPUT_LIMIT => vec![ToolCallContent::text(bounded(&whole).into_owned())],
+        _ => return Some(output.parts),
     };
-    content.extend(images);
+    content.extend(output.images());
     Some(content)
 }
 
@@ -227,18 +265,32 @@ fn image(source: Raw<'_>) -> Option<ToolCallContent<'static>> {
 /// Takes off what is there for the model only (incumbent.md, section 0, point 10).
 fn for_people(s: &str) -> String {
     let mut s = s.trim_end();
+    if s == "(Bash completed with no output)" {
+        return String::new();
+    }
     if let Some(inner) = s.strip_prefix("<tool_use_error>").and_then(|r| r.strip_suffix("</tool_use_error>")) {
         s = inner;
     }
     let mut out = s.to_owned();
-    // The reminders are whole elements at the end of a result or between its lines.
-    while let Some(start) = out.find("<system-reminder>") {
-        let end = out[start..].find("</system-reminder>").map_or(out.len(), |e| start + e + "</system-reminder>".len());
-        out.replace_range(start..end, "");
+    // The reminders are whole elements that begin a line; the same words within a line are a file's or a command's.
+    let mut from = 0;
+    while let Some(start) = out[from..].find(REMINDER).map(|at| from + at) {
+        let begins_line = start == 0 || out.as_bytes()[start - 1] == b'\n';
+        match out[start..].find(REMINDER_END) {
+            Some(length) if begins_line => out.replace_range(start..start + length + REMINDER_END.len(), ""),
+            _ => {
+                from = start + REMINDER.len();
+                continue;
+            }
+        }
+        from = start;
     }
     out.truncate(out.trim_end().len());
     out
 }
+
+const REMINDER: &str = "<system-reminder>";
+const REMINDER_END: &str = "</system-reminder>";
 
 /// A fenced block that its content cannot close.
 pub(super) fn fenced(language: &str, content: &str) -> ToolCallContent<'static> {
@@ -264,6 +316,19 @@ pub(super) fn exit_code(output: &str) -> Option<i64> {
     line.strip_prefix("Error: ").unwrap_or(line).strip_prefix("Exit code ")?.trim().parse().ok()
 }
 
+/// The output of a failed command without the line that tells its exit code.
+pub(super) fn without_exit_code(output: &str) -> &str {
+    match exit_code(output) {
+        Some(_) => output.split_once('\n').map_or("", |(_, rest)| rest),
+        None => output,
+    }
+}
+
+/// The exit code that the end of a background command tells: `Background command "x" completed (exit code 0)`.
+pub(super) fn exit_code_of_summary(summary: &str) -> Option<i64> {
+    summary.trim_end().strip_suffix(')')?.rsplit_once("(exit code ")?.1.parse().ok()
+}
+
 /// The pieces of what an edit really did, where that is more than its preview showed.
 pub(super) fn edited(result: &ToolUseResult<'_>, rule: ContentRule) -> Vec<Piece> {
     match rule {
@@ -283,7 +348,9 @@ mod tests {
     fn what_is_for_the_model_is_not_shown() {
         assert_eq!(for_people("<tool_use_error>Error: no such file</tool_use_error>"), "Error: no such file");
         assert_eq!(for_people("a\n<system-reminder>do not tell</system-reminder>\nb\n"), "a\n\nb");
-        assert_eq!(for_people("a <system-reminder>cut off"), "a");
+        for quoted in ["a <system-reminder>x</system-reminder>", "<system-reminder>no end", "x\n<system-reminder>"] {
+            assert_eq!(for_people(quoted), quoted);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::wire::stream_json::{
     self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Delta, DeltaLine, Lifecycle,
     Line, Misc, ResultLine, Str, StreamEvent, SystemLine, UserExtra,
 };
-use crate::wire::text::{Raw, boolean, items, piece, text, uint};
+use crate::wire::text::{Fragment, Raw, boolean, items, text, uint};
 
 use super::AcpOverClaude;
 use super::stream::{BlockKind, Whole};
@@ -54,6 +54,7 @@ impl AcpOverClaude {
             "conversation_reset" => {
                 if let Some(id) = text(Misc::of_line(bytes).new_conversation_id) {
                     self.claude_session = id.into_owned();
+                    self.far.reset();
                 }
                 self.plan.clear();
                 self.tell_plan(out);
@@ -81,7 +82,8 @@ impl AcpOverClaude {
             "message_start" => {
                 self.turns.begin();
                 let message = ApiMessage::read(event.message);
-                self.streams.of(parent.as_deref()).begin(text(message.id).as_deref());
+                let broken = self.streams.of(parent.as_deref()).begin(text(message.id).as_deref());
+                self.calls_broke_off(&broken, out);
                 if parent.is_none() {
                     if let Some(model) = text(message.model) {
                         self.model = Some(model.into_owned());
@@ -110,16 +112,20 @@ impl AcpOverClaude {
         let parent = line.parent_tool_use_id.as_ref().map(|p| &*p.0);
         let Ok(index) = usize::try_from(line.event.index) else { return };
         let delta = line.event.delta;
-        match &*delta.kind.0 {
-            "text_delta" => self.piece(parent, index, ChunkKind::Message, Piece::Whole(delta.text), out),
-            "thinking_delta" => self.piece(parent, index, ChunkKind::Thought, Piece::Whole(delta.thinking), out),
+        let (text, kind) = match &*delta.kind.0 {
+            "text_delta" => (delta.text, ChunkKind::Message),
+            "thinking_delta" => (delta.thinking, ChunkKind::Thought),
             "input_json_delta" => {
                 if let Some(json) = delta.partial_json {
                     self.tool_input(parent, index, &json.0, out);
                 }
+                return;
             }
             // Signatures are for the API; citations have no place in ACP.
-            _ => {}
+            _ => return,
+        };
+        if let Some(Str(text)) = text {
+            self.fragment(parent, index, kind, Fragment::Text(text), out);
         }
     }
 
@@ -127,43 +133,28 @@ impl AcpOverClaude {
     fn delta(&mut self, parent: Option<&str>, event: &StreamEvent<'_>, out: &mut Actions) {
         let Some(index) = index(event.index) else { return };
         let delta = Delta::read(event.delta);
-        match text(delta.kind).as_deref() {
-            Some("text_delta") => self.piece(parent, index, ChunkKind::Message, Piece::Raw(delta.text), out),
-            Some("thinking_delta") => self.piece(parent, index, ChunkKind::Thought, Piece::Raw(delta.thinking), out),
+        let (raw, kind) = match text(delta.kind).as_deref() {
+            Some("text_delta") => (delta.text, ChunkKind::Message),
+            Some("thinking_delta") => (delta.thinking, ChunkKind::Thought),
             Some("input_json_delta") => {
                 if let Some(json) = text(delta.partial_json) {
                     self.tool_input(parent, index, &json, out);
                 }
+                return;
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.fragment(parent, index, kind, Fragment::Token(raw), out);
     }
 
-    fn piece(&mut self, parent: Option<&str>, index: usize, kind: ChunkKind, new: Piece<'_>, out: &mut Actions) {
-        let stream = self.streams.of(parent);
-        let message_id = stream.message_id();
-        let make = match kind {
-            ChunkKind::Message => || BlockKind::Text,
-            ChunkKind::Thought => || BlockKind::Thought,
-        };
-        let Some(block) = stream.block(index, make) else { return };
-        let text = match new {
-            // The half of a pair that waits stands alone now.
-            Piece::Whole(Some(Str(text))) => block.carry.complete(text),
-            Piece::Raw(raw) => match piece(raw, &mut block.carry) {
-                Some(text) => text,
-                None => return,
-            },
-            Piece::Whole(None) => return,
-        };
-        if text.is_empty() {
-            return;
-        }
-        block.show(&text);
+    fn fragment(&mut self, parent: Option<&str>, index: usize, kind: ChunkKind, new: Fragment<'_>, out: &mut Actions) {
+        let piece = self.streams.of(parent).piece(index, kind == ChunkKind::Thought, new);
         if parent.is_some() {
             return out.note("text of a subagent");
         }
-        self.chunk(kind, message_id, text.into_owned(), out);
+        if let Some(piece) = piece {
+            self.chunk(kind, piece.id, piece.text, out);
+        }
     }
 
     fn chunk(&mut self, kind: ChunkKind, message_id: Option<std::sync::Arc<str>>, text: String, out: &mut Actions) {
@@ -191,17 +182,28 @@ impl AcpOverClaude {
         let extra = AssistantExtra::of_line(bytes);
         let model = text(message.model);
         if parent.is_none() && model.as_deref() != Some("<synthetic>") {
-            if let Some(model) = model {
-                self.model = Some(model.into_owned());
+            if let Some(model) = &model {
+                self.model = Some(model.to_string());
             }
             // A message that did not stream tells its usage here.
-            if self.streams.of(None).message_id().as_deref() != id.as_deref() {
+            if !self.streams.of(None).is_at(id.as_deref()) {
                 self.tokens(message.usage, false);
             }
+        }
+        let synthetic = parent.is_none() && model.as_deref() == Some("<synthetic>");
+        if !synthetic {
+            let broken = self.streams.of(parent).follow(id.as_deref());
+            self.calls_broke_off(&broken, out);
         }
         let failure = text(extra.error)
             .map(Into::into)
             .or_else(|| (boolean(extra.is_api_error_message) == Some(true)).then(|| "unknown".to_owned()));
+        // The turn goes on after a failure, so the answer will not tell it.
+        if let (None, None, Some(turn)) = (&failure, parent, self.turns.running_mut())
+            && let Some(failure) = turn.failure.take()
+        {
+            self.say(&failure.text, out);
+        }
         for raw in blocks(message.content) {
             let block = Block::read(Some(raw));
             match text(block.kind).as_deref() {
@@ -209,16 +211,21 @@ impl AcpOverClaude {
                     let full = text(block.text).unwrap_or_default();
                     match (&failure, parent) {
                         (Some(kind), None) => self.failed(kind, &extra, &full, out),
-                        _ => self.whole(parent, id.as_deref(), &full, ChunkKind::Message, out),
+                        // Written by claude itself: no message of the model's, whichever streams now.
+                        _ if synthetic => {
+                            let id = id.as_deref().map(Into::into);
+                            self.chunk(ChunkKind::Message, id, full.into_owned(), out);
+                        }
+                        _ => self.whole(parent, &full, ChunkKind::Message, out),
                     }
                 }
                 Some("thinking") => {
                     let full = text(block.thinking).unwrap_or_default();
-                    self.whole(parent, id.as_deref(), &full, ChunkKind::Thought, out);
+                    self.whole(parent, &full, ChunkKind::Thought, out);
                 }
                 Some("tool_use") => {
                     if let (Some(tool), Some(name)) = (text(block.id), text(block.name)) {
-                        self.streams.of(parent).whole_tool(id.as_deref(), &tool);
+                        self.streams.of(parent).whole_tool(&tool);
                         self.tool_whole(parent, &tool, &name, block.input, out);
                     }
                 }
@@ -228,19 +235,19 @@ impl AcpOverClaude {
         }
         // `content` may be a plain string.
         if let Some(full) = text(message.content) {
-            self.whole(parent, id.as_deref(), &full, ChunkKind::Message, out);
+            self.whole(parent, &full, ChunkKind::Message, out);
         }
     }
 
-    fn whole(&mut self, parent: Option<&str>, id: Option<&str>, full: &str, kind: ChunkKind, out: &mut Actions) {
-        let (message_id, rest) = self.streams.of(parent).whole_text(id, full, kind == ChunkKind::Thought);
+    fn whole(&mut self, parent: Option<&str>, full: &str, kind: ChunkKind, out: &mut Actions) {
+        let rest = self.streams.of(parent).whole_text(full, kind == ChunkKind::Thought);
         if parent.is_some() {
             // Shown as the call that the subagent is; its words come later (issue 2, "comes later").
             return out.note("text of a subagent");
         }
         match rest {
-            Whole::Rest(at) if at < full.len() => self.chunk(kind, message_id, full[at..].to_owned(), out),
-            Whole::Rest(_) => {}
+            Whole::Rest(piece) => self.chunk(kind, piece.id, piece.text, out),
+            Whole::Told => {}
             Whole::Other => out.note("a whole block that differs from what its deltas said"),
         }
     }
@@ -297,10 +304,14 @@ impl AcpOverClaude {
             "task_started" => self.task_started(line, out),
             "task_updated" => self.task_updated(line, out),
             "task_notification" => self.task_notified(line, out),
+            "background_tasks_changed" => self.tasks_left(line, out),
             "permission_denied" => self.permission_denied(line),
             "session_title_changed" => {
-                if let Some(title) = text(line.title) {
+                if let Some(title) = text(line.title)
+                    && self.title.as_deref() != Some(&*title)
+                {
                     out.update(&self.set.session_id, SessionUpdate::SessionInfoUpdate { title: &title });
+                    self.title = Some(title.into_owned());
                 }
             }
             other => out.note(format!("skipped `system` `{other}`")),
@@ -349,12 +360,6 @@ impl AcpOverClaude {
             out.far(stream_json::unsupported(&id, &subtype));
         }
     }
-}
-
-/// A piece of text as it was read.
-enum Piece<'a> {
-    Whole(Option<Str<'a>>),
-    Raw(Raw<'a>),
 }
 
 fn index(raw: Raw<'_>) -> Option<usize> {

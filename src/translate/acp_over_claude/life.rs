@@ -25,13 +25,21 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Far {
     state: State,
-    /// A prompt was sent: the conversation may be in claude's store. It writes within 0.1 s, long before a turn ends
-    /// (stream-json.md, section 11.4), and refuses to begin a session that is there.
-    sent: bool,
-    /// A turn has ended: the conversation is in claude's store.
-    kept: bool,
+    kept: Kept,
     /// What claude said when it could not resume.
     complaint: Option<String>,
+}
+
+/// What claude's store holds of the conversation under its present id.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Nothing was said yet.
+    #[default]
+    Nothing,
+    /// A prompt was sent: it is written within 100 ms, unless claude is killed before (stream-json.md, section 11.4).
+    Perhaps,
+    /// A turn has ended.
+    Surely,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -58,18 +66,30 @@ impl Far {
         self.state == State::Down
     }
 
+    /// Whether a process runs that still reads what it is told.
+    pub(super) fn listens(&self) -> bool {
+        matches!(self.state, State::Up | State::Opening(_) | State::Returning { .. })
+    }
+
     pub(super) fn is_opening(&self) -> bool {
         matches!(self.state, State::Opening(_))
     }
 
-    /// A prompt was sent, so there may be something to come back to.
-    pub(super) fn sent(&mut self) {
-        self.sent = true;
+    /// A prompt is on its way: there may be something to come back to.
+    pub(super) fn prompted(&mut self) {
+        if self.kept == Kept::Nothing {
+            self.kept = Kept::Perhaps;
+        }
     }
 
     /// A turn has ended, so there is something to come back to.
     pub(super) fn keep(&mut self) {
-        self.kept = true;
+        self.kept = Kept::Surely;
+    }
+
+    /// The conversation goes on under another id, of which the store knows nothing.
+    pub(super) fn reset(&mut self) {
+        self.kept = Kept::Nothing;
     }
 }
 
@@ -101,7 +121,7 @@ impl AcpOverClaude {
     /// Starts the process again for the prompts that wait.
     pub(super) fn come_back(&mut self, out: &mut Actions) {
         let Some(opening) = &self.opening else { return };
-        let fresh = !self.far.sent;
+        let fresh = self.far.kept == Kept::Nothing;
         let conversation = match fresh {
             true => Conversation::New(&self.claude_session),
             false => Conversation::Resume(&self.claude_session),
@@ -152,10 +172,15 @@ impl AcpOverClaude {
         self.pump(out);
     }
 
-    fn answer_new(&self, id: &Id, mode: &str, out: &mut Actions) {
+    /// The modes that can be set when this one is in force.
+    pub(super) fn offered_modes(&self, current: &str) -> Vec<crate::mappings::Mode> {
         let profile = &self.set.profile;
         let bypass = profile.flags.bypass.iter().any(|flag| profile.args.contains(flag));
-        let modes = self.set.mappings.modes.offered(mode, bypass);
+        self.set.mappings.modes.offered(current, bypass)
+    }
+
+    fn answer_new(&self, id: &Id, mode: &str, out: &mut Actions) {
+        let modes = self.offered_modes(mode);
         out.near(jsonrpc::response(
             id,
             &NewSessionResult {
@@ -195,13 +220,13 @@ impl AcpOverClaude {
 
     pub(super) fn far_failed(&mut self, why: &StartFailure, out: &mut Actions) {
         out.push(Action::ClearTimer(Timer::Start));
-        self.asks.clear();
         let error = match why {
             StartFailure::BadDirectory(message) => RpcError::invalid_params(format!("session/new: `cwd`: {message}"))
                 .with_data(json!({ "reason": "bad_directory" })),
             StartFailure::NoProgram(message) => self.error("agent_not_found", None, message),
             StartFailure::Other(message) => self.error("agent_not_started", None, message),
         };
+        self.fail_asks(&error, out);
         self.start_failed(&error, out);
         self.far.state = State::Down;
         if self.opening.is_none() || self.near_closed {
@@ -214,10 +239,29 @@ impl AcpOverClaude {
         match std::mem::replace(&mut self.far.state, State::Down) {
             State::Opening(id) => {
                 out.near(jsonrpc::error(&id, error));
+                // An editor that knew the session's id before it was told may have sent prompts.
+                self.turns.fail_all(error, out);
                 self.opening = None;
             }
             State::Returning { .. } => self.turns.fail_all(error, out),
             other => self.far.state = other,
+        }
+    }
+
+    /// Whoever waits for the process to do something is told that it will not.
+    fn fail_asks(&mut self, error: &RpcError, out: &mut Actions) {
+        let mut waiting: Vec<(String, Id)> = self
+            .asks
+            .drain()
+            .filter_map(|(request, asked)| match asked {
+                Asked::SetMode { near, .. } => Some((request, near)),
+                Asked::Initialize | Asked::Interrupt => None,
+            })
+            .collect();
+        // In the order in which they were asked.
+        waiting.sort_by_key(|(request, _)| (request.len(), request.clone()));
+        for (_, near) in waiting {
+            out.near(jsonrpc::error(&near, error));
         }
     }
 
@@ -251,47 +295,50 @@ impl AcpOverClaude {
         out.push(Action::StopFar(Stop::Kill));
     }
 
+    /// SIGINT ends a turn and then the process, in its own time: the next prompt goes to a new one.
+    pub(super) fn leave(&mut self, out: &mut Actions) {
+        self.far.state = State::Stopping;
+        out.push(Action::StopFar(Stop::Gently));
+    }
+
     pub(super) fn far_closed(&mut self, exit: &FarExit, out: &mut Actions) {
         for timer in [Timer::Start, Timer::Cancel, Timer::Settle] {
             out.push(Action::ClearTimer(timer));
         }
         out.note(format!("{} {}", self.set.profile.title, exit.how()));
-        for asked in std::mem::take(&mut self.asks).into_values() {
-            if let Asked::SetMode { near, .. } = asked {
-                out.near(jsonrpc::error(&near, &self.death(exit)));
-            }
-        }
+        self.fail_asks(&self.death("agent_died", exit), out);
+        // From here on no process runs: every call is closed, also one in the background.
+        let state = std::mem::replace(&mut self.far.state, State::Down);
         self.withdraw_all_questions(out);
         self.close_tools(ToolStatus::Failed, &format!("{} {}", self.set.profile.title, exit.how()), out);
         self.streams.clear();
-        match std::mem::replace(&mut self.far.state, State::Down) {
+        match state {
             State::Opening(id) => {
-                let error = self.death(exit);
+                let error = self.death("agent_not_started", exit);
                 out.near(jsonrpc::error(&id, &error));
+                self.turns.fail_all(&error, out);
                 self.opening = None;
             }
             State::Returning { fresh } => {
                 let complaint = self.far.complaint.take();
-                let lost = |s: &str| s.contains("No conversation found");
-                let lost = !fresh && (lost(&exit.stderr) || complaint.as_deref().is_some_and(lost));
-                if lost {
-                    self.far.sent = false;
-                }
-                if lost && !std::mem::take(&mut self.far.kept) {
-                    // No turn has ended, so nothing that was answered is forgotten: begin again.
-                    return if self.near_closed { self.end(out) } else { self.pump(out) };
+                let unknown = |s: &str| s.contains("No conversation found");
+                let lost = !fresh && (unknown(&exit.stderr) || complaint.as_deref().is_some_and(unknown));
+                if lost && std::mem::take(&mut self.far.kept) == Kept::Perhaps && !self.near_closed {
+                    // Killed before anything was written: there is nothing to resume, and nothing that was answered.
+                    self.notice("nothing was kept of this conversation; it begins anew", out);
+                    return self.come_back(out);
                 }
                 let error = if lost {
                     // The next prompt begins anew; this one says so, since claude would not know what was said.
                     self.error("history_lost", None, complaint.as_deref().unwrap_or(&exit.stderr))
                 } else {
-                    self.death(exit)
+                    self.death("agent_not_started", exit)
                 };
                 self.turns.fail_all(&error, out);
             }
             State::Down | State::Up | State::Stopping => {
                 self.turns.take_back();
-                let error = self.death(exit);
+                let error = self.death("agent_died", exit);
                 self.finish_turn(Ending::Died(error), out);
             }
         }
@@ -309,14 +356,14 @@ impl AcpOverClaude {
         }
     }
 
-    fn death(&self, exit: &FarExit) -> RpcError {
+    fn death(&self, reason: &str, exit: &FarExit) -> RpcError {
         let stderr = exit.stderr.trim();
         let mut said = format!("{} {}", self.set.profile.title, exit.how());
         if let Some(last) = stderr.lines().rev().find(|l| !l.trim().is_empty()) {
             said.push_str(": ");
             said.push_str(crate::wire::text::cut(last.trim(), 300));
         }
-        let mut error = self.error("agent_died", None, &said);
+        let mut error = self.error(reason, None, &said);
         if let Some(data) = error.data.as_mut().and_then(|d| d.as_object_mut()) {
             data.insert("exitCode".into(), json!(exit.code));
             data.insert("signal".into(), json!(exit.signal));
@@ -340,6 +387,8 @@ impl AcpOverClaude {
         self.near_closed = true;
         self.refuse_all_questions("the editor's connection ended; nobody could be asked", false, out);
         self.turns.cancel_queued(out);
+        let gone = RpcError::new(codes::REQUEST_CANCELLED, "the editor's connection ended");
+        self.fail_asks(&gone, out);
         let running = self.turns.running().is_some();
         self.close_tools(ToolStatus::Failed, "the editor's connection ended", out);
         self.finish_turn(Ending::Cancelled, out);

@@ -75,6 +75,8 @@ pub struct AcpOverClaude {
     mode: Option<String>,
     /// The mode that the editor chose; a new process is started in it.
     chosen_mode: Option<String>,
+    /// The title last told.
+    title: Option<String>,
     /// The commands last told.
     commands: Vec<AvailableCommand>,
     /// Our open control requests.
@@ -118,6 +120,7 @@ impl AcpOverClaude {
             plan: Plan::default(),
             mode: None,
             chosen_mode: None,
+            title: None,
             commands: Vec::new(),
             asks: HashMap::new(),
             ask_count: 0,
@@ -146,6 +149,7 @@ impl Translator for AcpOverClaude {
         if self.ended {
             return;
         }
+        let (gone, before) = (self.near_closed, out.len());
         match event {
             Event::Near(line) => self.near_line(line, out),
             Event::NearClosed => self.near_closed(out),
@@ -154,6 +158,10 @@ impl Translator for AcpOverClaude {
             Event::FarClosed(exit) => self.far_closed(exit, out),
             Event::Timer(timer) => self.timer(timer, out),
             Event::FileRead { effect, content } => self.file_read(effect, content, out),
+        }
+        if gone {
+            // Everything was answered when the editor left; what claude still says is for nobody.
+            out.mute_near(before);
         }
     }
 }

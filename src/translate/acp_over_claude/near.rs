@@ -77,8 +77,14 @@ impl AcpOverClaude {
 
     /// Claude itself says which modes there are; its refusal is the answer.
     fn set_mode(&mut self, id: Id, mode: String, out: &mut Actions) {
-        if !self.far.is_up() {
-            // The next process is started in it.
+        if !self.far.listens() {
+            // The next process is started in it, and would not start in one that is not there.
+            let offered = self.offered_modes(self.mode.as_deref().unwrap_or("default"));
+            if !offered.iter().any(|m| m.id == self.set.mappings.modes.id(&mode)) {
+                let error = RpcError::invalid_params(format!("session/set_mode: there is no mode {mode:?} here"));
+                out.near(jsonrpc::error(&id, &error));
+                return;
+            }
             out.near(jsonrpc::response(&id, &Empty {}));
             self.chosen_mode = Some(mode.clone());
             self.mode = Some(mode);

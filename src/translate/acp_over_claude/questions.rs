@@ -31,6 +31,8 @@ struct Question {
     claude: String,
     /// The call it is about.
     tool: String,
+    /// The question names no call: this one is its own.
+    own_call: bool,
     input: Option<Box<RawValue>>,
     offers: Vec<Offer>,
     /// The id it was asked under; `None` while the call's preview is still being made.
@@ -52,7 +54,9 @@ impl AcpOverClaude {
         }
         let name = text(request.tool_name).unwrap_or_default();
         // A question without a call gets one of its own, so that the editor can show what it is about.
-        let tool = text(request.tool_use_id).map_or_else(|| format!("question-{claude}"), Into::into);
+        let named = text(request.tool_use_id);
+        let own_call = named.is_none();
+        let tool = named.map_or_else(|| format!("question-{claude}"), Into::into);
         self.tool_asks(&tool, &name, request.input, out);
         if self.near_closed {
             return self.deny(claude, &tool, "the editor's connection ended; nobody could be asked", false, out);
@@ -70,6 +74,7 @@ impl AcpOverClaude {
             offers: offers(&name, request, &self.set.mappings.permissions),
             input: request.input.map(ToOwned::to_owned),
             near: None,
+            own_call,
             tool,
         };
         self.questions.open.push(question);
@@ -112,7 +117,8 @@ impl AcpOverClaude {
                         Grant::More(updates) => return self.allow(&question, updates, "user_permanent", out),
                         Grant::Nothing => {
                             let why = reason.as_deref().unwrap_or(REFUSED);
-                            return self.refuse(&question.claude, &question.tool, why, false, Some("user_reject"), out);
+                            self.refuse(&question.claude, &question.tool, why, false, Some("user_reject"), out);
+                            return self.refused_call(&question, out);
                         }
                     },
                     None => format!(
@@ -127,6 +133,13 @@ impl AcpOverClaude {
             Err(error) => format!("the editor could not ask the user ({}); nobody approved the call", error.message),
         };
         self.deny(&question.claude, &question.tool, &refusal, cancelled, out);
+        self.refused_call(&question, out);
+    }
+
+    fn refused_call(&mut self, question: &Question, out: &mut Actions) {
+        if question.own_call {
+            self.close_question_call(&question.tool, false, out);
+        }
     }
 
     fn allow(
@@ -140,6 +153,9 @@ impl AcpOverClaude {
             Decision::Allow { updated_input: question.input.as_deref(), updated_permissions: updates, classification };
         out.far(stream_json::control_response(&question.claude, &decision));
         self.tool_runs(&question.tool, out);
+        if question.own_call {
+            self.close_question_call(&question.tool, true, out);
+        }
     }
 
     fn deny(&mut self, claude: &str, tool: &str, message: &str, interrupt: bool, out: &mut Actions) {

@@ -23,8 +23,9 @@ use crate::wire::stream_json::{Block, SystemLine, TaskPatch};
 use crate::wire::text::{Raw, boolean, items, text};
 
 use super::stream::BlockKind;
+use super::turn::Cancel;
 
-/// Inputs up to this size are sent as they are. A larger one is a file's content, which the diff shows already.
+/// Inputs up to this size are sent as they are; so are larger ones unless a diff shows what they hold.
 const RAW_INPUT_LIMIT: usize = 16 * 1024;
 
 /// The preview goes with the question too, for editors that show the question alone, up to this size.
@@ -45,6 +46,8 @@ struct Tool {
     name: String,
     parent: Option<String>,
     input: Option<Box<RawValue>>,
+    /// A diff shows all that the input holds.
+    shows_input: bool,
     /// Members that are complete while the input streams.
     fields: Vec<(String, String)>,
     title: String,
@@ -58,6 +61,10 @@ struct Tool {
     old: Option<FileContent>,
     /// It goes on after its result.
     background: bool,
+    /// A task was started for it: the task's notification ends it.
+    task: bool,
+    /// How its task ended, until the notification tells the rest.
+    over: Option<(ToolStatus, Option<String>)>,
     /// It was refused; what the user is told.
     refused: Option<String>,
     /// It is shown as a terminal of its own.
@@ -82,7 +89,7 @@ impl Tools {
         let mut call = ToolCall { tool_call_id: id.into(), status: Some(ToolStatus::Pending), ..ToolCall::default() };
         if let Some(tool) = self.open.get(id) {
             call.title = Some((&*tool.title).into());
-            call.raw_input = raw_input(tool.input.as_deref());
+            call.raw_input = tool.raw_input();
             call.meta = Some(tool.meta());
             if !tool.locations.is_empty() {
                 call.locations = Some(tool.locations.clone());
@@ -114,10 +121,6 @@ impl Tools {
     }
 }
 
-fn raw_input(input: Option<&RawValue>) -> Option<&RawValue> {
-    input.filter(|raw| raw.get().len() <= RAW_INPUT_LIMIT)
-}
-
 fn size(content: &[ToolCallContent<'_>]) -> usize {
     content
         .iter()
@@ -132,6 +135,11 @@ fn size(content: &[ToolCallContent<'_>]) -> usize {
 }
 
 impl Tool {
+    /// The input, unless it is large and shown as a diff.
+    fn raw_input(&self) -> Option<&RawValue> {
+        self.input.as_deref().filter(|raw| !self.shows_input || raw.get().len() <= RAW_INPUT_LIMIT)
+    }
+
     fn meta(&self) -> ToolMeta<'_> {
         ToolMeta {
             claude_code: Some(ClaudeCodeMeta {
@@ -183,6 +191,7 @@ impl AcpOverClaude {
             name: name.to_owned(),
             parent: parent.map(str::to_owned),
             input: None,
+            shows_input: false,
             fields: Vec::new(),
             title: row.title(|_| None),
             locations: Vec::new(),
@@ -192,6 +201,8 @@ impl AcpOverClaude {
             reading: None,
             old: None,
             background: false,
+            task: false,
+            over: None,
             refused: None,
             terminal: self.set.client.terminal_output && row.content() == ContentRule::Console,
         };
@@ -216,7 +227,7 @@ impl AcpOverClaude {
             kind: Some(row.kind().as_str().into()),
             status: Some(tool.status),
             locations: (!tool.locations.is_empty()).then(|| tool.locations.clone()),
-            raw_input: raw_input(tool.input.as_deref()),
+            raw_input: tool.raw_input(),
             meta: Some(tool.meta()),
             content: (!tool.preview.is_empty()).then(|| tool.preview.clone()),
         };
@@ -241,7 +252,7 @@ impl AcpOverClaude {
             tool_call_id: id.into(),
             title: change.title.then(|| (&*tool.title).into()),
             locations: change.locations.then(|| tool.locations.clone()),
-            raw_input: if change.input { raw_input(tool.input.as_deref()) } else { None },
+            raw_input: if change.input { tool.raw_input() } else { None },
             status: change.status,
             content: change.content,
             meta: Some(meta),
@@ -272,40 +283,57 @@ impl AcpOverClaude {
 
     /// The whole input of a call.
     pub(super) fn tool_whole(&mut self, parent: Option<&str>, id: &str, name: &str, input: Raw<'_>, out: &mut Actions) {
-        let maps = self.set.mappings.clone();
-        let row = maps.tools.get(name);
-        let cwd = self.cwd();
         self.meet(id, name, parent);
-        let Some(tool) = self.tools.open.get_mut(id).filter(|t| t.input.is_none()) else { return };
-        tool.input = input.map(ToOwned::to_owned);
-        tool.fields = Vec::new();
-        let members = Input::read(input);
-        let mut change = tool.describe(&maps, &|n| members.get(n), &cwd);
-        change.input = true;
-        tool.preview = cards::preview(&row, &members, &cwd);
-        if !tool.preview.is_empty() && !tool.terminal {
-            change.content = Some(tool.preview.clone());
+        if self.tools.open.get(id).is_some_and(|t| t.input.is_none()) {
+            self.take_input(id, input, out);
         }
-        if row.content() == ContentRule::DiffWrite
-            && let Some(path) = row.path().and_then(|n| members.get(n))
-        {
-            self.tools.effects += 1;
-            let path = cards::full_path(&path, &cwd);
-            tool.reading = Some((self.tools.effects, path.clone()));
-            out.push(Action::ReadFile { effect: self.tools.effects, path });
-        }
-        if tool.announced {
-            self.change(id, change, out);
-        } else if row.card() {
+        if self.set.mappings.tools.get(name).card() {
             self.announce(id, out);
         }
         self.parent_runs(parent, out);
     }
 
-    /// A permission question names a call: it must be announced, whatever was seen of it before.
+    /// The input of a call is known: title, place, preview.
+    fn take_input(&mut self, id: &str, input: Raw<'_>, out: &mut Actions) {
+        let maps = self.set.mappings.clone();
+        let cwd = self.cwd();
+        let Some(tool) = self.tools.open.get_mut(id) else { return };
+        let name = tool.name.clone();
+        let row = maps.tools.get(&name);
+        tool.input = input.map(ToOwned::to_owned);
+        tool.fields = Vec::new();
+        let members = Input::read(input);
+        let mut change = tool.describe(&maps, &|n| members.get(n), &cwd);
+        change.input = true;
+        let before = std::mem::replace(&mut tool.preview, cards::preview(&row, &members, &cwd));
+        tool.shows_input =
+            matches!(row.content(), ContentRule::DiffEdit | ContentRule::DiffCell) && !tool.preview.is_empty();
+        tool.reading = None;
+        if tool.preview != before && !tool.terminal {
+            change.content = Some(tool.preview.clone());
+        }
+        if row.content() == ContentRule::DiffWrite
+            && let Some(path) = row.path().and_then(|n| members.get(n))
+            && row.new_text().is_some_and(|n| members.get(n).is_some())
+        {
+            self.tools.effects += 1;
+            let path = cards::full_path(&path, &cwd);
+            tool.shows_input = true;
+            tool.reading = Some((self.tools.effects, path.clone()));
+            out.push(Action::ReadFile { effect: self.tools.effects, path });
+        }
+        self.change(id, change, out);
+    }
+
+    /// A permission question names a call: it must be announced, whatever was seen of it before, and it shows the input
+    /// that is asked about, which a hook may have changed since the call was made.
     pub(super) fn tool_asks(&mut self, id: &str, name: &str, input: Raw<'_>, out: &mut Actions) {
         self.tool_whole(None, id, name, input, out);
         self.announce(id, out);
+        let known = self.tools.open.get(id).and_then(|t| t.input.as_deref());
+        if input.is_some() && !same_json(known, input) {
+            self.take_input(id, input, out);
+        }
     }
 
     /// The file of a preview was read.
@@ -374,14 +402,27 @@ impl AcpOverClaude {
             // Also one without a card: its failure would be seen nowhere.
             self.announce(&id, out);
         }
+        let cancelled = self.turns.running().is_some_and(|t| t.cancel != Cancel::No);
         let Some(tool) = self.tools.open.get_mut(&*id) else { return };
-        let never_ran = non_execution(meta, &id) || tool.refused.is_some();
-        let Output { text: output, images } = Output::read(block.content);
+        let never_ran = non_execution(meta, &id) || (failed && tool.refused.is_some());
+        let mut output = Output::read(block.content);
+        for kind in std::mem::take(&mut output.skipped) {
+            out.note(format!("skipped a `{kind}` block in the result of {id}"));
+        }
+        if rule == ContentRule::Console && !failed {
+            output = output.of_command(&result);
+        }
+        let said = output.text();
         let mut change = Change::default();
         if never_ran {
             change.status = Some(ToolStatus::Failed);
-            let why = tool.refused.take().unwrap_or_else(|| output.clone());
-            let said = format!("Not run: {why}");
+            let why = match tool.refused.take() {
+                Some(why) => why,
+                // What claude writes here is for the model.
+                None if cancelled => "the user cancelled the turn".to_owned(),
+                None => said,
+            };
+            let said = format!("{}: {why}", if tool.status == ToolStatus::Pending { "Not run" } else { "Stopped" });
             // What was refused stays visible.
             let mut content = std::mem::take(&mut tool.preview);
             content.push(ToolCallContent::text(said.clone()));
@@ -391,19 +432,19 @@ impl AcpOverClaude {
         } else if failed {
             change.status = Some(ToolStatus::Failed);
             change.content = Some(match rule {
-                ContentRule::Console => vec![cards::fenced("console", &output)],
-                _ => vec![ToolCallContent::text(output.clone())],
+                ContentRule::Console => vec![cards::fenced("console", &said)],
+                _ => vec![ToolCallContent::text(said.clone())],
             });
-            change.exit = Some(cards::exit_code(&output));
-            change.output = Some(output);
+            change.exit = Some(cards::exit_code(&said));
+            change.output = Some(cards::without_exit_code(&said).to_owned());
         } else {
             change.status = Some(ToolStatus::Completed);
             tool.outcome(rule, &result, &mut change);
             if change.content.is_none() && !tool.terminal {
-                change.content = cards::show(&output, images, rule, &result);
+                change.content = cards::show(output, rule, &result);
             }
             change.exit = Some(Some(0));
-            change.output = Some(output);
+            change.output = Some(said);
         }
         if tool.terminal {
             // The terminal is the card; its text is not told twice.
@@ -424,6 +465,30 @@ impl AcpOverClaude {
         self.change(id, change, out);
         self.streams.forget_child(id);
         self.tools.remove(id);
+        self.tools.tasks.retain(|_, call| call != id);
+        // What a subagent began does not outlive it.
+        let is_child = |o: &&String| self.tools.open.get(*o).is_some_and(|t| t.parent.as_deref() == Some(id));
+        let children: Vec<String> = self.tools.order.iter().filter(is_child).cloned().collect();
+        for child in children {
+            self.give_up(&child, ToolStatus::Failed, "the subagent that made this call has ended", out);
+        }
+    }
+
+    /// A call that exists only to show what a question is about ends with the question.
+    pub(super) fn close_question_call(&mut self, id: &str, allowed: bool, out: &mut Actions) {
+        if allowed {
+            let change = Change { status: Some(ToolStatus::Completed), ..Change::default() };
+            self.finish_tool(id, change, "the question was answered", out);
+        } else {
+            self.give_up(id, ToolStatus::Failed, "the call was not allowed", out);
+        }
+    }
+
+    /// The message that made these calls broke off before their input was whole: the calls that will run are told anew.
+    pub(super) fn calls_broke_off(&mut self, ids: &[String], out: &mut Actions) {
+        for id in ids {
+            self.give_up(id, ToolStatus::Failed, "the model's answer broke off here", out);
+        }
     }
 
     /// Closes what is open: with the turn the calls that belong to it, with the process all.
@@ -432,17 +497,7 @@ impl AcpOverClaude {
         let ids: Vec<String> =
             self.tools.order.iter().filter(|id| all || !self.tools.is_background(id)).cloned().collect();
         for id in ids {
-            let Some(tool) = self.tools.open.get_mut(&id) else { continue };
-            let why = tool.refused.take().unwrap_or_else(|| why.to_owned());
-            let mut content = std::mem::take(&mut tool.preview);
-            content.push(ToolCallContent::text(format!("Not finished: {why}")));
-            let mut change = Change { status: Some(status), content: Some(content), ..Change::default() };
-            if tool.terminal {
-                change.content = None;
-                change.output = Some(format!("Not finished: {why}"));
-                change.exit = Some(None);
-            }
-            self.finish_tool(&id, change, &why, out);
+            self.give_up(&id, status, why, out);
         }
         // Those without a card are forgotten with the rest.
         if all {
@@ -452,6 +507,24 @@ impl AcpOverClaude {
             let order = &self.tools.order;
             self.tools.open.retain(|id, _| order.contains(id));
         }
+    }
+
+    /// Closes a call that has no result.
+    fn give_up(&mut self, id: &str, status: ToolStatus, why: &str, out: &mut Actions) {
+        let Some(tool) = self.tools.open.get_mut(id) else { return };
+        if let Some((status, said)) = tool.over.take() {
+            return self.task_ends(id, status, said, out);
+        }
+        let why = tool.refused.take().unwrap_or_else(|| why.to_owned());
+        let mut content = std::mem::take(&mut tool.preview);
+        content.push(ToolCallContent::text(format!("Not finished: {why}")));
+        let mut change = Change { status: Some(status), content: Some(content), ..Change::default() };
+        if tool.terminal {
+            change.content = None;
+            change.output = Some(format!("Not finished: {why}"));
+            change.exit = Some(None);
+        }
+        self.finish_tool(id, change, &why, out);
     }
 
     /// The plan, if it changed.
@@ -467,10 +540,9 @@ impl AcpOverClaude {
         if let Some(task) = text(line.task_id) {
             self.tools.tasks.insert(task.into_owned(), id.clone().into_owned());
         }
-        if boolean(line.is_backgrounded) == Some(true)
-            && let Some(tool) = self.tools.open.get_mut(&*id)
-        {
-            tool.background = true;
+        if let Some(tool) = self.tools.open.get_mut(&*id) {
+            tool.task = true;
+            tool.background |= boolean(line.is_backgrounded) == Some(true);
         }
         self.tool_runs(&id, out);
     }
@@ -480,12 +552,14 @@ impl AcpOverClaude {
         let Some(id) = text(line.task_id).and_then(|task| self.tools.tasks.get(&*task).cloned()) else { return };
         let patch = TaskPatch::read(line.patch);
         let Some(tool) = self.tools.open.get_mut(&id) else { return };
-        if boolean(patch.is_backgrounded) == Some(true) {
-            tool.background = true;
-        }
-        if tool.background {
-            let error = text(patch.error).map(Cow::into_owned);
-            self.task_ends(&id, text(patch.status).as_deref().unwrap_or_default(), error, false, out);
+        tool.background |= boolean(patch.is_backgrounded) == Some(true);
+        let Some(status) = ended(patch.status).filter(|_| tool.background) else { return };
+        let error = text(patch.error).map(Cow::into_owned);
+        if tool.task {
+            // The notification follows and says what came out of it (stream-json.md, section 10, point 9).
+            tool.over = Some((status, error));
+        } else {
+            self.task_ends(&id, status, error, out);
         }
     }
 
@@ -494,37 +568,39 @@ impl AcpOverClaude {
         let task = text(line.task_id).and_then(|task| self.tools.tasks.remove(&*task));
         let Some(id) = task.or_else(|| text(line.tool_use_id).map(Into::into)) else { return };
         // A task in the foreground ends with its result, which follows.
-        if self.tools.open.get(&id).is_some_and(|t| t.background) {
-            let summary = text(line.summary).map(Cow::into_owned);
-            self.task_ends(&id, text(line.status).as_deref().unwrap_or_default(), summary, true, out);
+        if self.tools.open.get(&id).is_some_and(|t| t.background)
+            && let Some(status) = ended(line.status)
+        {
+            self.task_ends(&id, status, text(line.summary).map(Cow::into_owned), out);
         }
     }
 
-    fn task_ends(&mut self, id: &str, status: &str, said: Option<String>, last: bool, out: &mut Actions) {
-        let status = match status {
-            "completed" => ToolStatus::Completed,
-            "failed" | "killed" | "stopped" => ToolStatus::Failed,
-            _ => return,
-        };
+    /// `background_tasks_changed`: a list of all that run; one that has ended and is not in it gets no notification.
+    pub(super) fn tasks_left(&mut self, line: &SystemLine<'_>, out: &mut Actions) {
+        let Some(left) = items(line.tasks) else { return };
+        let left: Vec<String> =
+            left.into_iter().filter_map(|raw| text(SystemLine::read(Some(raw)).task_id).map(Into::into)).collect();
+        let gone: Vec<String> =
+            self.tools.tasks.iter().filter(|(task, _)| !left.contains(task)).map(|(_, id)| id.clone()).collect();
+        for id in self.tools.order.clone().into_iter().filter(|id| gone.contains(id)) {
+            if let Some((status, said)) = self.tools.open.get_mut(&id).and_then(|t| t.over.take()) {
+                self.task_ends(&id, status, said, out);
+            }
+        }
+    }
+
+    fn task_ends(&mut self, id: &str, status: ToolStatus, said: Option<String>, out: &mut Actions) {
         self.tool_runs(id, out);
-        let Some(tool) = self.tools.open.get_mut(id) else { return };
-        let told = tool.status == status;
-        tool.status = status;
-        let content = said.filter(|s| !s.trim().is_empty()).map(|s| vec![ToolCallContent::text(s)]);
-        let terminal = tool.terminal;
-        let mut change = Change { status: (!told).then_some(status), content, ..Change::default() };
-        if terminal {
-            change.output = change.content.take().and_then(|mut c| match c.pop() {
-                Some(ToolCallContent::Content { content: ContentBlock::Text { text } }) => Some(text.into_owned()),
-                _ => None,
-            });
-            change.exit = (!told).then_some(None);
-        }
-        if last {
-            self.finish_tool(id, change, "the task has ended", out);
+        let Some(tool) = self.tools.open.get(id) else { return };
+        let said = said.filter(|s| !s.trim().is_empty());
+        let mut change = Change { status: Some(status), ..Change::default() };
+        if tool.terminal {
+            change.exit = Some(said.as_deref().and_then(cards::exit_code_of_summary));
+            change.output = said;
         } else {
-            self.change(id, change, out);
+            change.content = said.map(|s| vec![ToolCallContent::text(s)]);
         }
+        self.finish_tool(id, change, "the task has ended", out);
     }
 
     /// `permission_denied`: claude refused by itself.
@@ -581,6 +657,21 @@ impl Tool {
             change.locations = true;
         }
         change.content = Some(cards::diffs(&path, pieces));
+    }
+}
+
+/// Whether two members say the same, however they are written.
+fn same_json(a: Raw<'_>, b: Raw<'_>) -> bool {
+    let value = |raw: Raw<'_>| raw.map(|r| serde_json::from_str::<serde_json::Value>(r.get()).ok());
+    a.map(RawValue::get) == b.map(RawValue::get) || value(a) == value(b)
+}
+
+/// How a task ended, if it did.
+fn ended(status: Raw<'_>) -> Option<ToolStatus> {
+    match text(status).as_deref() {
+        Some("completed") => Some(ToolStatus::Completed),
+        Some("failed" | "killed" | "stopped") => Some(ToolStatus::Failed),
+        _ => None,
     }
 }
 

@@ -173,7 +173,7 @@ impl AcpOverClaude {
         let again = prompt.uuid.is_some();
         let uuid = prompt.uuid.unwrap_or_else(|| self.set.ids.uuid());
         out.far(stream_json::user(&uuid, &prompt.content.blocks));
-        self.far.sent();
+        self.far.prompted();
         self.turns.current = Some(Turn {
             id: prompt.id,
             uuid,
@@ -280,7 +280,12 @@ impl AcpOverClaude {
             self.complaint(&errors);
             return;
         }
-        self.far.keep();
+        // A local command has no terminal reason, and leaves nothing to come back to.
+        if terminal.is_some() {
+            self.far.keep();
+        }
+        // The last line of its turn, whoever asked for it (stream-json.md, section 10, point 3).
+        self.streams.turn_over();
         let aborted =
             terminal.as_deref().is_some_and(|t| t.starts_with("aborted_")) || subtype == "error_during_execution";
         let ours = match &self.turns.current {
@@ -290,20 +295,20 @@ impl AcpOverClaude {
             // while nothing was heard of ours.
             Some(turn) => !is_unasked(result.origin) && (turn.begun || turn.cancel != Cancel::No || !aborted),
         };
+        self.close_tools(ToolStatus::Failed, "the turn ended without a result of this call", out);
         if !ours {
             out.note("a result that ends no prompt of this session");
             self.usage(result, out);
             self.tell_plan(out);
             return;
         }
-        self.close_tools(ToolStatus::Failed, "the turn ended without a result of this call", out);
         self.usage(result, out);
         let Some(turn) = &mut self.turns.current else { return };
         if turn.cancel != Cancel::No {
             self.finish_turn(Ending::Cancelled, out);
             return;
         }
-        let failure = turn.failure.take();
+        let (failure, spoke) = (turn.failure.take(), turn.spoke);
         let stop_reason = text(result.stop_reason);
         let facts = StopFacts {
             subtype: &subtype,
@@ -321,6 +326,9 @@ impl AcpOverClaude {
                 // What was held back as a failure turned out to be none, or the reason does not carry its text.
                 if let Some(failure) = failure {
                     self.say(&failure.text, out);
+                } else if !spoke && !is_error {
+                    // What claude says without a message, such as why a hook refused the prompt.
+                    self.say(&text(result.result).unwrap_or_default(), out);
                 }
                 Ending::Stop(reason)
             }
@@ -354,6 +362,9 @@ impl AcpOverClaude {
         };
         out.near(line);
         if self.far.is_up() {
+            if turn.cancel == Cancel::Signalled {
+                self.leave(out);
+            }
             self.pump(out);
         }
     }
@@ -363,6 +374,10 @@ impl AcpOverClaude {
         let Some(size) = context_window(result.model_usage, self.model.as_deref()) else { return };
         let cost = float(result.total_cost_usd).map(|amount| Cost { amount, currency: "USD" });
         let used = self.context_used;
+        if used == 0 {
+            // Nothing was told of it.
+            return;
+        }
         out.update(&self.set.session_id, SessionUpdate::UsageUpdate { used, size, cost });
     }
 

@@ -184,7 +184,7 @@ fn finish(outcome: Outcome) -> Result<ExitCode, CliError> {
         Outcome::Quit => return Ok(ExitCode::from(exit::STOPPED)),
         Outcome::Refused { what, message, reason } => {
             let code = match reason.as_deref() {
-                Some("agent_died") => exit::AGENT_DIED,
+                Some("agent_died" | "agent_not_started" | "agent_silent" | "agent_garbled") => exit::AGENT_DIED,
                 Some("agent_not_found") => exit::NO_AGENT,
                 _ => 1,
             };

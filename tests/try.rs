@@ -218,6 +218,7 @@ fn the_exit_code_says_how_it_ended() {
         (1, "ended early: max_tokens", vec![ends("max_tokens")]),
         (130, "", vec![ends("cancelled")]),
         (75, "the prompt failed: it broke; restart", vec![refused(json!({"reason": "agent_died", "hint": "restart"}))]),
+        (75, "it broke", vec![refused(json!({"reason": "agent_not_started"}))]),
         (69, "it broke", vec![refused(json!({"reason": "agent_not_found"}))]),
         (1, "it broke", vec![refused(Value::Null)]),
         (75, "ended before it had answered", vec![Does("exit 1")]),

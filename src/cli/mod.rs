@@ -33,7 +33,7 @@ pub mod exit {
     pub const NO_AGENT: u8 = 69;
     /// diglot itself failed.
     pub const FAULT: u8 = 70;
-    /// The agent died.
+    /// The agent died, or never came up.
     pub const AGENT_DIED: u8 = 75;
     /// The person at the terminal stopped it.
     pub const STOPPED: u8 = 130;

@@ -5,6 +5,7 @@
 
 mod ask;
 mod client;
+mod pipe;
 mod view;
 mod wires;
 
@@ -141,7 +142,7 @@ pub(super) fn run(args: TryArgs, log: Option<&str>, config: &Config, here: &Path
     }
     let wire = if args.wire {
         let folder = Scratch::new()?;
-        adapter_args.extend(["--trace".into(), client::pipe_path(&folder.path).into()]);
+        adapter_args.extend(["--trace".into(), pipe::path(&folder.path).into()]);
         Some(Wire { folder, copy: args.trace, width: style::width() })
     } else {
         if let Some(trace) = args.trace {
@@ -183,7 +184,7 @@ fn finish(outcome: Outcome) -> Result<ExitCode, CliError> {
         Outcome::Quit => return Ok(ExitCode::from(exit::STOPPED)),
         Outcome::Refused { what, message, reason } => {
             let code = match reason.as_deref() {
-                Some("agent_died") => exit::AGENT_DIED,
+                Some("agent_died" | "agent_not_started" | "agent_silent" | "agent_garbled") => exit::AGENT_DIED,
                 Some("agent_not_found") => exit::NO_AGENT,
                 _ => 1,
             };

@@ -2,7 +2,7 @@
 //!
 //! Owns the [`Trace`] handle and the shape of a trace file. Invariants: a disabled handle costs one
 //! comparison; an enabled one loses no record while its file can be written (a full queue blocks the
-//! caller, see [`queue`]); no record reaches the file before [`mask`] has seen it.
+//! caller, see `queue`); no record reaches the file before `mask` has seen it.
 //!
 //! A trace file holds one or more runs, each beginning with a header line:
 //!

@@ -1,7 +1,7 @@
 //! The scripted agent: a program that speaks Claude's stream-json and plays a [`Script`].
 //!
 //! Owns its command line, its threads and its way out. One thread reads stdin, one waits for signals, one
-//! waits for each running command; all of them only put [`Input`]s into one bounded queue, and the main
+//! waits for each running command; all of them only put inputs into one bounded queue, and the main
 //! thread alone decides and writes. Invariants: what it writes follows claude's order; it folds nothing
 //! (a prompt that comes in the middle of a turn is the next turn); unless its script says otherwise, no
 //! command that it started outlives it.

@@ -6,7 +6,6 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, Write};
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use super::super::CliError;
 use super::ask::{self, Answer, Policy};
 use super::view::View;
 use super::wires::{self, Rows};
-use super::{Plan, Wire};
+use super::{Plan, pipe};
 
 /// How many things may wait to be shown; then the other side waits.
 const EVENTS: usize = 256;
@@ -45,7 +44,7 @@ pub(super) enum Outcome {
     Quit,
 }
 
-enum Event {
+pub(super) enum Event {
     Line(Vec<u8>),
     LinesEnded,
     Trace(String),
@@ -92,17 +91,12 @@ struct Client {
     outcome: Option<Outcome>,
 }
 
-/// Where the named pipe of `--wire` lies in its folder.
-pub(super) fn pipe_path(folder: &Path) -> PathBuf {
-    folder.join("trace")
-}
-
 /// Has the conversation.
 pub(super) async fn converse(mut plan: Plan) -> Result<Outcome, CliError> {
     let (events, mut inbox) = mpsc::channel(EVENTS);
     let mut trace = None;
     if let Some(wire) = &mut plan.wire {
-        trace = Some(open_trace(wire, events.clone())?);
+        trace = Some(pipe::open(wire, events.clone())?);
     }
     let mut child = start(&plan)?;
     let stdin = child.stdin.take();
@@ -212,59 +206,6 @@ async fn watch_interrupts(events: mpsc::Sender<Event>) {
             return;
         }
     }
-}
-
-/// Keeps the pipe open until it is dropped.
-struct TraceKeeper {
-    #[cfg(unix)]
-    _writer: tokio::net::unix::pipe::Sender,
-}
-
-#[cfg(unix)]
-fn open_trace(wire: &mut Wire, events: mpsc::Sender<Event>) -> Result<TraceKeeper, CliError> {
-    use tokio::net::unix::pipe::OpenOptions;
-
-    let path = pipe_path(&wire.folder.path);
-    let fault = |error: std::io::Error| CliError::Fault(format!("cannot make the pipe {}: {error}", path.display()));
-    make_pipe(&path).map_err(fault)?;
-    let reader = OpenOptions::new().open_receiver(&path).map_err(fault)?;
-    let writer = OpenOptions::new().open_sender(&path).map_err(fault)?;
-    let mut copy = match wire.copy.take() {
-        Some(path) => Some(crate::trace::open_file(&path)?),
-        None => None,
-    };
-    tokio::spawn(async move {
-        let mut lines = BufReader::new(reader).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if let Some(file) = &mut copy {
-                // A full disk must not end the conversation.
-                let _ = writeln!(file, "{line}");
-            }
-            if events.send(Event::Trace(line)).await.is_err() {
-                return;
-            }
-        }
-        let _ = events.send(Event::TraceEnded).await;
-    });
-    Ok(TraceKeeper { _writer: writer })
-}
-
-#[cfg(not(unix))]
-fn open_trace(_: &mut Wire, _: mpsc::Sender<Event>) -> Result<TraceKeeper, CliError> {
-    Err(CliError::Usage("--wire needs named pipes, which this system does not have; use --trace FILE".into()))
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn make_pipe(path: &Path) -> std::io::Result<()> {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
-    Ok(mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?)
-}
-
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-fn make_pipe(path: &Path) -> std::io::Result<()> {
-    let status = std::process::Command::new("mkfifo").arg("-m").arg("600").arg(path).status()?;
-    if status.success() { Ok(()) } else { Err(std::io::Error::other("mkfifo failed")) }
 }
 
 impl Client {

@@ -75,7 +75,7 @@ pub fn uint(raw: Raw<'_>) -> Option<u64> {
     text.parse().ok().or_else(|| {
         let f: f64 = text.parse().ok()?;
         // Exact for every count that claude can mean; beyond 2^53 a count is nonsense anyway.
-        (f >= 0.0 && f <= 9_007_199_254_740_992.0 && f.fract() == 0.0).then_some(f as u64)
+        ((0.0..=9_007_199_254_740_992.0).contains(&f) && f.fract() == 0.0).then_some(f as u64)
     })
 }
 

@@ -6,5 +6,5 @@ fn main() -> ExitCode {
     if let Some(code) = diglot::peer::guard::entry() {
         return code;
     }
-    ExitCode::SUCCESS
+    diglot::cli::main()
 }

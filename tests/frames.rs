@@ -24,10 +24,7 @@ fn decode(limit: usize, chunks: &[&[u8]]) -> Vec<Frame> {
 
 /// Cuts `input` at the given places, taken modulo its length.
 fn cut<'a>(input: &'a [u8], places: &[usize]) -> Vec<&'a [u8]> {
-    let mut at: Vec<usize> = places
-        .iter()
-        .map(|place| place % (input.len() + 1))
-        .collect();
+    let mut at: Vec<usize> = places.iter().map(|place| place % (input.len() + 1)).collect();
     at.sort_unstable();
     let mut from = 0;
     let mut chunks = Vec::new();

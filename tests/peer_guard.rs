@@ -33,46 +33,28 @@ impl Witness {
         let directory = TempDir::new().expect("a temporary directory can be made");
         let path = directory.path().join("witness");
         make_fifo(&path);
-        let reader = pipe::OpenOptions::new()
-            .open_receiver(&path)
-            .expect("the FIFO was just made");
+        let reader = pipe::OpenOptions::new().open_receiver(&path).expect("the FIFO was just made");
         // Without a writer the FIFO would have ended before it began.
-        let own = pipe::OpenOptions::new()
-            .open_sender(&path)
-            .expect("its reader is open");
-        Self {
-            path,
-            reader,
-            own: Some(own),
-            _directory: directory,
-        }
+        let own = pipe::OpenOptions::new().open_sender(&path).expect("its reader is open");
+        Self { path, reader, own: Some(own), _directory: directory }
     }
 
     /// Waits for one line from each of `count` processes, a process id, and gives them in that order.
     async fn pids(&mut self, count: usize) -> Vec<Pid> {
         let mut text = String::new();
         while text.matches('\n').count() < count {
-            let byte = self
-                .reader
-                .read_u8()
-                .await
-                .expect("the test itself keeps the FIFO open");
+            let byte = self.reader.read_u8().await.expect("the test itself keeps the FIFO open");
             text.push(byte.into());
         }
         let number = |line: &str| line.parse().ok().and_then(Pid::from_raw);
-        text.lines()
-            .map(|line| number(line).unwrap_or_else(|| panic!("no process id: {text}")))
-            .collect()
+        text.lines().map(|line| number(line).unwrap_or_else(|| panic!("no process id: {text}"))).collect()
     }
 
     /// Waits until all that held the FIFO are dead.
     async fn all_dead(mut self) {
         self.own = None;
         let mut rest = Vec::new();
-        self.reader
-            .read_to_end(&mut rest)
-            .await
-            .expect("a FIFO can be read");
+        self.reader.read_to_end(&mut rest).await.expect("a FIFO can be read");
     }
 }
 
@@ -95,30 +77,18 @@ fn family(parts: &[&str], witness: &Witness) -> ChildSpec {
 }
 
 async fn spawn(spec: &ChildSpec) -> Child {
-    Child::spawn(spec)
-        .await
-        .unwrap_or_else(|error| panic!("{error}"))
+    Child::spawn(spec).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn ended(code: Option<i32>, signal: Option<i32>) -> ExitReport {
-    ExitReport {
-        code,
-        signal,
-        stderr_tail: String::new(),
-    }
+    ExitReport { code, signal, stderr_tail: String::new() }
 }
 
 fn parent(pid: Pid) -> Pid {
-    let stat =
-        std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).expect("it lives");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).expect("it lives");
     let after_name = stat.rsplit(')').next().expect("a string has a last part");
-    let parent = after_name
-        .split_whitespace()
-        .nth(1)
-        .and_then(|field| field.parse().ok());
-    parent
-        .and_then(Pid::from_raw)
-        .expect("the fourth field is the parent")
+    let parent = after_name.split_whitespace().nth(1).and_then(|field| field.parse().ok());
+    parent.and_then(Pid::from_raw).expect("the fourth field is the parent")
 }
 
 #[test]
@@ -145,15 +115,11 @@ fn holder() {
     let Ok(text) = std::env::var("HOLDER_SCRIPT") else {
         return;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime
-        .expect("the system allows a runtime")
-        .block_on(async {
-            let mut child = spawn(&script(&text)).await;
-            child.exit.wait().await;
-        });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("the system allows a runtime").block_on(async {
+        let mut child = spawn(&script(&text)).await;
+        child.exit.wait().await;
+    });
 }
 
 /// Starts the script below a process of its own and kills that process without warning once `prepare` is through.
@@ -169,9 +135,7 @@ fn killed_holder(parts: &[&str], prepare: impl FnOnce(Pid)) {
             .spawn()
             .expect("this test can be started again");
         let pids = witness.pids(2).await;
-        let agent = pids
-            .into_iter()
-            .find(|pid| parent(parent(*pid)) == Pid::from_child(&holder));
+        let agent = pids.into_iter().find(|pid| parent(parent(*pid)) == Pid::from_child(&holder));
         prepare(agent.expect("the agent is the guard's child, and that the holder's"));
         holder.kill().expect("it runs");
         holder.wait().expect("it was killed");
@@ -186,9 +150,7 @@ fn nothing_survives_the_killing_of_diglot() {
 
 #[test]
 fn nothing_survives_the_killing_of_diglot_when_the_agent_is_stopped() {
-    killed_holder(&[FAMILY, STAY], |agent| {
-        kill_process(agent, Signal::STOP).expect("it lives")
-    });
+    killed_holder(&[FAMILY, STAY], |agent| kill_process(agent, Signal::STOP).expect("it lives"));
 }
 
 #[test]
@@ -210,12 +172,7 @@ fn nothing_survives_the_dropping_of_the_child() {
 #[test]
 fn waiting_for_the_end_does_not_bring_it_about() {
     run(async {
-        let Child {
-            mut exit,
-            input,
-            output,
-            control,
-        } = spawn(&script("read line; exit 4")).await;
+        let Child { mut exit, input, output, control } = spawn(&script("read line; exit 4")).await;
         drop((output, control));
         tokio::select! {
             biased;
@@ -234,11 +191,7 @@ fn what_an_agent_leaves_behind_is_ended_before_its_end_is_reported() {
             let text = [parts, &["echo $$ >&9; read go; exit 6"]].concat();
             let mut child = spawn(&family(&text, &witness)).await;
             witness.pids(2).await;
-            child
-                .input
-                .send(b"go\n".to_vec())
-                .await
-                .expect("the agent reads");
+            child.input.send(b"go\n".to_vec()).await.expect("the agent reads");
             assert_eq!(child.exit.wait().await, ended(Some(6), None));
             // The command held the agent's stdout: without its end this would not come.
             assert_eq!(child.output.next_frame().await, None);
@@ -260,10 +213,7 @@ fn a_command_that_ends_by_itself_after_the_agent_is_let_finish() {
         let mut child = spawn(&family(&[text], &witness)).await;
         witness.pids(1).await;
         std::fs::write(&go, "go\n").expect("the command reads");
-        assert_eq!(
-            child.output.next_frame().await,
-            Some(Frame::Line("{\"late\":true}".into()))
-        );
+        assert_eq!(child.output.next_frame().await, Some(Frame::Line("{\"late\":true}".into())));
         assert_eq!(child.exit.wait().await, ended(Some(0), None));
     });
 }
@@ -274,8 +224,7 @@ fn terminate_ends_a_stopped_agent_and_what_it_started() {
         let mut witness = Witness::new();
         let mut child = spawn(&family(&[FAMILY, STAY], &witness)).await;
         witness.pids(2).await;
-        let agent =
-            Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
+        let agent = Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
         kill_process(agent, Signal::STOP).expect("it lives");
         child.control.terminate();
         assert_eq!(child.exit.wait().await, ended(None, Some(15)));
@@ -315,10 +264,7 @@ fn interrupt_reaches_the_agent() {
     run(async {
         let text = "trap 'exit 5' INT; echo '{}'; read line";
         let mut child = spawn(&script(text)).await;
-        assert_eq!(
-            child.output.next_frame().await,
-            Some(Frame::Line("{}".into()))
-        );
+        assert_eq!(child.output.next_frame().await, Some(Frame::Line("{}".into())));
         child.control.interrupt();
         assert_eq!(child.exit.wait().await, ended(Some(5), None));
     });
@@ -329,33 +275,22 @@ fn the_killing_of_the_guard_reaches_the_agent_by_itself() {
     run(async {
         let text = "trap 'echo \"{}\"; exit' TERM; echo '{\"n\":1}'; read line";
         let mut child = spawn(&script(text)).await;
-        assert_eq!(
-            child.output.next_frame().await,
-            Some(Frame::Line("{\"n\":1}".into()))
-        );
-        let agent =
-            Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
+        assert_eq!(child.output.next_frame().await, Some(Frame::Line("{\"n\":1}".into())));
+        let agent = Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
         kill_process(parent(agent), Signal::KILL).expect("the guard lives as long as the agent");
         // Nobody has asked for the end yet, so this is the parent-death signal alone.
-        assert_eq!(
-            child.output.next_frame().await,
-            Some(Frame::Line("{}".into()))
-        );
+        assert_eq!(child.output.next_frame().await, Some(Frame::Line("{}".into())));
     });
 }
 
 #[test]
 fn the_killing_of_the_guard_ends_the_agent_whatever_it_ignores() {
-    for parts in [
-        &[r#"exec 9>"$WITNESS""#, STAY][..],
-        &[DEAF, r#"exec 9>"$WITNESS""#, STAY],
-    ] {
+    for parts in [&[r#"exec 9>"$WITNESS""#, STAY][..], &[DEAF, r#"exec 9>"$WITNESS""#, STAY]] {
         run(async {
             let mut witness = Witness::new();
             let mut child = spawn(&family(parts, &witness)).await;
             let agent = witness.pids(1).await[0];
-            kill_process(parent(agent), Signal::KILL)
-                .expect("the guard lives as long as the agent");
+            kill_process(parent(agent), Signal::KILL).expect("the guard lives as long as the agent");
             assert_eq!(child.exit.wait().await, ended(None, None));
             witness.all_dead().await;
         });
@@ -381,8 +316,7 @@ fn an_orphan_that_ends_stays_no_zombie() {
 fn no_descriptor_of_the_agent_stays_in_the_guard_and_none_of_the_guard_in_the_agent() {
     run(async {
         let child = spawn(&script("read go")).await;
-        let agent =
-            Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
+        let agent = Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
         let link = |pid: Pid, fd: &str| {
             let path = format!("/proc/{}/fd/{fd}", pid.as_raw_pid());
             std::fs::read_link(path).map(|link| link.to_string_lossy().into_owned())
@@ -390,17 +324,12 @@ fn no_descriptor_of_the_agent_stays_in_the_guard_and_none_of_the_guard_in_the_ag
         let open = |pid: Pid| -> Vec<String> {
             let path = format!("/proc/{}/fd", pid.as_raw_pid());
             let entries = std::fs::read_dir(path).expect("it lives").flatten();
-            entries
-                .flat_map(|entry| link(pid, &entry.file_name().to_string_lossy()))
-                .collect()
+            entries.flat_map(|entry| link(pid, &entry.file_name().to_string_lossy())).collect()
         };
         let (agents, guards) = (open(agent), open(parent(agent)));
         for fd in ["0", "1", "2"] {
             let stdio = link(agent, fd).expect("the agent has stdio");
-            assert!(
-                stdio.starts_with("pipe:") && !guards.contains(&stdio),
-                "{fd}: {guards:?}"
-            );
+            assert!(stdio.starts_with("pipe:") && !guards.contains(&stdio), "{fd}: {guards:?}");
         }
         let lifeline = guards.iter().rfind(|path| path.starts_with("socket:"));
         let lifeline = lifeline.expect("the guard has a lifeline");

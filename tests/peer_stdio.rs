@@ -19,21 +19,14 @@ fn echo() {
     }
     // The test harness may have begun a line on stdout.
     let mut harness = std::io::stdout();
-    harness
-        .write_all(b"\n")
-        .and_then(|()| harness.flush())
-        .expect("the test reads");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    harness.write_all(b"\n").and_then(|()| harness.flush()).expect("the test reads");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the system allows a runtime");
     runtime.block_on(async {
         let mut frames = stdio::frames();
         let sink = stdio::sink(64);
         while let Some(frame) = frames.next_frame().await {
-            let Frame::Line(line) = frame else {
-                panic!("{frame:?}")
-            };
+            let Frame::Line(line) = frame else { panic!("{frame:?}") };
             let mut out = Vec::new();
             write_line(&mut out, &line);
             sink.send(out).await.expect("the test reads");
@@ -59,50 +52,31 @@ fn messages(text: &str) -> Vec<&str> {
 }
 
 fn non_blocking(fd: impl AsFd) -> bool {
-    fcntl_getfl(fd)
-        .expect("the descriptor is open")
-        .contains(OFlags::NONBLOCK)
+    fcntl_getfl(fd).expect("the descriptor is open").contains(OFlags::NONBLOCK)
 }
 
 /// Sends messages, small and large, one at a time and at once, and expects them back.
-fn converse(
-    near_in: impl Into<OwnedFd>,
-    near_out: impl Into<OwnedFd>,
-    shared: &[OwnedFd],
-    mut child: Child,
-) {
+fn converse(near_in: impl Into<OwnedFd>, near_out: impl Into<OwnedFd>, shared: &[OwnedFd], mut child: Child) {
     let mut near_in = File::from(near_in.into());
     let mut lines = BufReader::new(File::from(near_out.into()));
     let mut receive = || {
         let mut line = String::new();
         while !line.starts_with('{') {
             line.clear();
-            assert!(
-                lines
-                    .read_line(&mut line)
-                    .expect("the other process writes")
-                    > 0,
-                "it ended"
-            );
+            assert!(lines.read_line(&mut line).expect("the other process writes") > 0, "it ended");
         }
         line
     };
     for n in 0..100 {
         let message = format!("{{\"n\":{n}}}\n");
-        near_in
-            .write_all(message.as_bytes())
-            .expect("the other process reads");
+        near_in.write_all(message.as_bytes()).expect("the other process reads");
         assert_eq!(receive(), message);
     }
     for fd in shared {
-        assert!(
-            !non_blocking(fd),
-            "a description that this process shares was changed"
-        );
+        assert!(!non_blocking(fd), "a description that this process shares was changed");
     }
-    let large: Vec<String> = (0..20)
-        .map(|n| format!("{{\"n\":{n},\"text\":\"{}\"}}\n", "x".repeat(n * 10_000)))
-        .collect();
+    let large: Vec<String> =
+        (0..20).map(|n| format!("{{\"n\":{n},\"text\":\"{}\"}}\n", "x".repeat(n * 10_000))).collect();
     let all = large.concat();
     let writer = std::thread::spawn(move || {
         near_in.write_all(all.as_bytes())?;
@@ -113,10 +87,7 @@ fn converse(
     for message in large {
         assert!(receive() == message, "{:.10}", message);
     }
-    writer
-        .join()
-        .expect("it does not panic")
-        .expect("the other process reads");
+    writer.join().expect("it does not panic").expect("the other process reads");
     assert!(child.wait().expect("it runs").success());
 }
 
@@ -124,10 +95,8 @@ fn converse(
 fn pipes() {
     let (theirs_in, near_in) = pipe().expect("pipes are allowed");
     let (near_out, theirs_out) = pipe().expect("pipes are allowed");
-    let shared = [
-        OwnedFd::from(theirs_in.try_clone().expect("it is open")),
-        theirs_out.try_clone().expect("it is open").into(),
-    ];
+    let shared =
+        [OwnedFd::from(theirs_in.try_clone().expect("it is open")), theirs_out.try_clone().expect("it is open").into()];
     let child = start(theirs_in, theirs_out);
     converse(near_in, near_out, &shared, child);
 }
@@ -136,10 +105,8 @@ fn pipes() {
 fn sockets() {
     let (theirs_in, near_in) = UnixStream::pair().expect("sockets are allowed");
     let (near_out, theirs_out) = UnixStream::pair().expect("sockets are allowed");
-    let shared = [
-        OwnedFd::from(theirs_in.try_clone().expect("it is open")),
-        theirs_out.try_clone().expect("it is open").into(),
-    ];
+    let shared =
+        [OwnedFd::from(theirs_in.try_clone().expect("it is open")), theirs_out.try_clone().expect("it is open").into()];
     let child = start(OwnedFd::from(theirs_in), OwnedFd::from(theirs_out));
     converse(near_in, near_out, &shared, child);
 }
@@ -148,10 +115,7 @@ fn sockets() {
 fn one_socket_for_both() {
     let (theirs, near) = UnixStream::pair().expect("sockets are allowed");
     let shared = [OwnedFd::from(theirs.try_clone().expect("it is open"))];
-    let child = start(
-        OwnedFd::from(theirs.try_clone().expect("it is open")),
-        OwnedFd::from(theirs),
-    );
+    let child = start(OwnedFd::from(theirs.try_clone().expect("it is open")), OwnedFd::from(theirs));
     let near_in = near.try_clone().expect("it is open");
     converse(near_in, near, &shared, child);
 }

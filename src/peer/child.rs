@@ -101,9 +101,7 @@ pub enum SpawnError {
         program: PathBuf,
     },
     /// The guard process could not be started, or ended before the agent began.
-    #[error(
-        "the guard process did not start ({source}); check that diglot's own program file can be run"
-    )]
+    #[error("the guard process did not start ({source}); check that diglot's own program file can be run")]
     Guard {
         /// What the system said.
         source: io::Error,
@@ -202,9 +200,7 @@ impl Child {
     pub async fn spawn(spec: &ChildSpec) -> Result<Self, SpawnError> {
         check_cwd(&spec.cwd)?;
         let started = system::start(spec).await?;
-        let control = ChildControl {
-            system: started.control,
-        };
+        let control = ChildControl { system: started.control };
         Ok(Self {
             output: FrameReader::with_decoder(started.stdout, FrameDecoder::new(spec.max_line)),
             input: LineSink::spawn(started.stdin, DEFAULT_QUEUE),
@@ -221,12 +217,7 @@ impl Child {
     /// Ends the process in order: stdin is closed; after `grace` it is [terminated](ChildControl::terminate). What it
     /// still says goes to `on_frame`.
     pub async fn stop(self, grace: Duration, mut on_frame: impl FnMut(Frame)) -> ExitReport {
-        let Self {
-            mut output,
-            input,
-            control,
-            mut exit,
-        } = self;
+        let Self { mut output, input, control, mut exit } = self;
         drop(input);
         let grace = sleep(grace);
         tokio::pin!(grace);
@@ -307,10 +298,7 @@ impl ChildExit {
         }
         let status = self.system.wait().await;
         _ = timeout(LAST_WORDS, self.stderr.end()).await;
-        let report = ExitReport {
-            stderr_tail: self.stderr.text(),
-            ..status
-        };
+        let report = ExitReport { stderr_tail: self.stderr.text(), ..status };
         self.report.insert(report).clone()
     }
 
@@ -324,16 +312,10 @@ impl ChildExit {
 fn check_cwd(cwd: &Path) -> Result<(), SpawnError> {
     match std::fs::metadata(cwd) {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(SpawnError::CwdNotADirectory {
-            cwd: cwd.to_owned(),
-        }),
+        Ok(_) => Err(SpawnError::CwdNotADirectory { cwd: cwd.to_owned() }),
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound => Err(SpawnError::CwdMissing {
-                cwd: cwd.to_owned(),
-            }),
-            io::ErrorKind::NotADirectory => Err(SpawnError::CwdNotADirectory {
-                cwd: cwd.to_owned(),
-            }),
+            io::ErrorKind::NotFound => Err(SpawnError::CwdMissing { cwd: cwd.to_owned() }),
+            io::ErrorKind::NotADirectory => Err(SpawnError::CwdNotADirectory { cwd: cwd.to_owned() }),
             // Left to the system, which says more when the child is to enter it.
             _ => Ok(()),
         },

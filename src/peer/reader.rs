@@ -36,15 +36,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Frames of `io` as `decoder` cuts them.
     pub fn with_decoder(io: R, decoder: FrameDecoder) -> Self {
-        Self {
-            io,
-            buf: BytesMut::new(),
-            decoder,
-            ask: SMALL,
-            grown: false,
-            ended: false,
-            error: None,
-        }
+        Self { io, buf: BytesMut::new(), decoder, ask: SMALL, grown: false, ended: false, error: None }
     }
 
     /// The next frame; `None` once the stream has ended, and then always.
@@ -93,9 +85,7 @@ mod tests {
 
     fn run<T>(test: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime
-            .expect("a runtime without drivers needs nothing")
-            .block_on(test)
+        runtime.expect("a runtime without drivers needs nothing").block_on(test)
     }
 
     #[test]
@@ -109,13 +99,9 @@ mod tests {
                     frame = reader.next_frame() => panic!("{frame:?} before {part}"),
                     () = std::future::ready(()) => {}
                 }
-                near.write_all(part.as_bytes())
-                    .await
-                    .expect("the pipe has room");
+                near.write_all(part.as_bytes()).await.expect("the pipe has room");
                 if part.ends_with('{') {
-                    assert!(
-                        matches!(reader.next_frame().await, Some(Frame::Line(line)) if line == "{\"a\":1}")
-                    );
+                    assert!(matches!(reader.next_frame().await, Some(Frame::Line(line)) if line == "{\"a\":1}"));
                 }
             }
             drop(near);
@@ -133,20 +119,14 @@ mod tests {
             let large = format!("{{\"a\":\"{}\"}}\n{{}}\n", "x".repeat(1 << 20));
             let write = async move { near.write_all(large.as_bytes()).await };
             let read = async {
-                let Some(Frame::Line(line)) = reader.next_frame().await else {
-                    panic!("no line")
-                };
+                let Some(Frame::Line(line)) = reader.next_frame().await else { panic!("no line") };
                 assert_eq!(line.len(), (1 << 20) + 8);
                 assert_eq!(reader.next_frame().await, Some(Frame::Line("{}".into())));
                 assert_eq!(reader.next_frame().await, None);
             };
             let (written, ()) = tokio::join!(write, read);
             written.expect("the reader reads on");
-            assert!(
-                reader.buf.capacity() <= 2 * SMALL,
-                "{} bytes kept",
-                reader.buf.capacity()
-            );
+            assert!(reader.buf.capacity() <= 2 * SMALL, "{} bytes kept", reader.buf.capacity());
         });
     }
 }

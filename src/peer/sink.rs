@@ -49,11 +49,7 @@ impl LineSink {
         let (sender, receiver) = mpsc::channel(queue.max(1));
         let failure = Arc::new(OnceLock::new());
         let task = tokio::spawn(serve(io, receiver, Arc::clone(&failure)));
-        Self {
-            queue: sender,
-            task,
-            failure,
-        }
+        Self { queue: sender, task, failure }
     }
 
     /// Queues whole lines, each with its LF (see [`write_line`](crate::wire::frame::write_line)), and waits while the queue
@@ -82,11 +78,7 @@ impl LineSink {
     /// # Errors
     /// [`SinkClosed`] when the peer closed its end.
     pub async fn ready(&self) -> Result<(), SinkClosed> {
-        self.queue
-            .reserve()
-            .await
-            .map(drop)
-            .map_err(|_| self.closed())
+        self.queue.reserve().await.map(drop).map_err(|_| self.closed())
     }
 
     /// Closes the wire after what is queued, and waits until that is written.
@@ -95,19 +87,11 @@ impl LineSink {
     /// What writing failed with.
     pub async fn close(self) -> io::Result<()> {
         drop(self.queue);
-        self.task
-            .await
-            .unwrap_or_else(|error| Err(io::Error::other(error)))
+        self.task.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     fn closed(&self) -> SinkClosed {
-        SinkClosed {
-            kind: self
-                .failure
-                .get()
-                .copied()
-                .unwrap_or(io::ErrorKind::BrokenPipe),
-        }
+        SinkClosed { kind: self.failure.get().copied().unwrap_or(io::ErrorKind::BrokenPipe) }
     }
 }
 
@@ -125,10 +109,7 @@ async fn serve<W: AsyncWrite + Unpin>(
     written
 }
 
-async fn write_all<W: AsyncWrite + Unpin>(
-    io: &mut W,
-    queue: &mut mpsc::Receiver<Vec<u8>>,
-) -> io::Result<()> {
+async fn write_all<W: AsyncWrite + Unpin>(io: &mut W, queue: &mut mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
     let mut waiting = Vec::new();
     while queue.recv_many(&mut waiting, DEFAULT_QUEUE).await > 0 {
         if let [only] = &waiting[..] {
@@ -164,9 +145,7 @@ mod tests {
 
     fn run<T>(test: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime
-            .expect("a runtime without drivers needs nothing")
-            .block_on(test)
+        runtime.expect("a runtime without drivers needs nothing").block_on(test)
     }
 
     /// Remembers every write.
@@ -174,15 +153,8 @@ mod tests {
     struct Writes(Arc<Mutex<Vec<Vec<u8>>>>);
 
     impl AsyncWrite for Writes {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buf: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.0
-                .lock()
-                .expect("no test panics while it holds this")
-                .push(buf.to_vec());
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.lock().expect("no test panics while it holds this").push(buf.to_vec());
             Poll::Ready(Ok(buf.len()))
         }
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -199,12 +171,7 @@ mod tests {
             let writes = Writes::default();
             let sink = LineSink::spawn(writes.clone(), 10);
             let big = vec![b'b'; JOIN_UP_TO + 1];
-            for entry in [
-                b"1\n".to_vec(),
-                b"2\n".to_vec(),
-                big.clone(),
-                b"3\n".to_vec(),
-            ] {
+            for entry in [b"1\n".to_vec(), b"2\n".to_vec(), big.clone(), b"3\n".to_vec()] {
                 sink.try_send(entry).expect("the queue has room");
             }
             sink.close().await.expect("nothing fails");
@@ -219,10 +186,7 @@ mod tests {
             let (near, mut far) = tokio::io::duplex(1);
             let sink = LineSink::spawn(near, 1);
             sink.try_send(b"12".to_vec()).expect("the queue is empty");
-            assert_eq!(
-                sink.try_send(b"3".to_vec()),
-                Err(TrySendError::Full(b"3".to_vec()))
-            );
+            assert_eq!(sink.try_send(b"3".to_vec()), Err(TrySendError::Full(b"3".to_vec())));
             let mut got = [0; 2];
             let (ready, read) = tokio::join!(sink.ready(), far.read_exact(&mut got));
             ready.expect("the other end is open");
@@ -230,9 +194,7 @@ mod tests {
             sink.try_send(b"3".to_vec()).expect("there is room now");
             drop(sink);
             let mut rest = Vec::new();
-            far.read_to_end(&mut rest)
-                .await
-                .expect("closing is no error");
+            far.read_to_end(&mut rest).await.expect("closing is no error");
             assert_eq!((&got, &rest[..]), (b"12", &b"3"[..]));
         });
     }
@@ -243,19 +205,13 @@ mod tests {
             let (near, far) = tokio::io::duplex(1);
             drop(far);
             let sink = LineSink::spawn(near, 1);
-            sink.try_send(b"12".to_vec())
-                .expect("the failure is not known yet");
-            let closed = SinkClosed {
-                kind: io::ErrorKind::BrokenPipe,
-            };
+            sink.try_send(b"12".to_vec()).expect("the failure is not known yet");
+            let closed = SinkClosed { kind: io::ErrorKind::BrokenPipe };
             while sink.ready().await.is_ok() {
                 tokio::task::yield_now().await;
             }
             assert_eq!(sink.send(b"3".to_vec()).await, Err(closed));
-            assert_eq!(
-                sink.try_send(b"3".to_vec()),
-                Err(TrySendError::Closed(closed))
-            );
+            assert_eq!(sink.try_send(b"3".to_vec()), Err(TrySendError::Closed(closed)));
             assert!(sink.close().await.is_err());
         });
     }

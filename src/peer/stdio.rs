@@ -85,11 +85,7 @@ impl Stdout {
 }
 
 impl AsyncRead for Stdin {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().0 {
             #[cfg(target_os = "linux")]
             Source::Pipe(pipe) => Pin::new(pipe).poll_read(cx, buf),
@@ -101,11 +97,7 @@ impl AsyncRead for Stdin {
 }
 
 impl AsyncWrite for Stdout {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().0 {
             #[cfg(target_os = "linux")]
             Target::Pipe(pipe) => Pin::new(pipe).poll_write(cx, buf),
@@ -158,18 +150,12 @@ mod linux {
     /// Opens a pipe once more, as a description of its own.
     fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> io::Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        Ok(open(
-            path,
-            access | OFlags::NONBLOCK | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?)
+        Ok(open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
     }
 
     pub(super) fn source(fd: BorrowedFd<'_>) -> io::Result<Source> {
         match kind(fd)? {
-            FileType::Fifo => {
-                pipe::Receiver::from_owned_fd(reopen(fd, OFlags::RDONLY)?).map(Source::Pipe)
-            }
+            FileType::Fifo => pipe::Receiver::from_owned_fd(reopen(fd, OFlags::RDONLY)?).map(Source::Pipe),
             FileType::Socket => Socket::new(fd, Interest::READABLE).map(Source::Socket),
             _ => Err(unsuitable()),
         }
@@ -177,9 +163,7 @@ mod linux {
 
     pub(super) fn target(fd: BorrowedFd<'_>) -> io::Result<Target> {
         match kind(fd)? {
-            FileType::Fifo => {
-                pipe::Sender::from_owned_fd(reopen(fd, OFlags::WRONLY)?).map(Target::Pipe)
-            }
+            FileType::Fifo => pipe::Sender::from_owned_fd(reopen(fd, OFlags::WRONLY)?).map(Target::Pipe),
             FileType::Socket => Socket::new(fd, Interest::WRITABLE).map(Target::Socket),
             _ => Err(unsuitable()),
         }
@@ -196,11 +180,7 @@ mod linux {
             AsyncFd::with_interest(fd, interest).map(Self)
         }
 
-        pub(super) fn poll_read(
-            &self,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
+        pub(super) fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
             loop {
                 let mut ready = std::task::ready!(self.0.poll_read_ready(cx))?;
                 let room = buf.remaining().min(READ);
@@ -217,11 +197,7 @@ mod linux {
             }
         }
 
-        pub(super) fn poll_write(
-            &self,
-            cx: &mut Context<'_>,
-            buf: &[u8],
-        ) -> Poll<io::Result<usize>> {
+        pub(super) fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
             loop {
                 let mut ready = std::task::ready!(self.0.poll_write_ready(cx))?;
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

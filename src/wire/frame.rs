@@ -69,11 +69,7 @@ impl Noise {
     /// The noise that `line` is, for the reason `why`. Copies the head, so that a long line is not kept alive by it.
     #[must_use]
     pub fn new(line: &[u8], why: NoiseReason) -> Self {
-        Self {
-            bytes: Bytes::copy_from_slice(&line[..line.len().min(NOISE_HEAD)]),
-            why,
-            total_len: line.len(),
-        }
+        Self { bytes: Bytes::copy_from_slice(&line[..line.len().min(NOISE_HEAD)]), why, total_len: line.len() }
     }
 }
 
@@ -116,12 +112,7 @@ impl FrameDecoder {
     /// A decoder for lines of at most `limit` bytes, the LF not counted.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            scanned: 0,
-            started: false,
-            skipping: None,
-        }
+        Self { limit, scanned: 0, started: false, skipping: None }
     }
 
     /// Takes the next frame off the front of `buf`, or `None` when more bytes are needed.
@@ -133,10 +124,7 @@ impl FrameDecoder {
             let Some(at) = memchr(b'\n', &buf[seen..]) else {
                 self.scanned = buf.len();
                 if self.skipping.is_some() || buf.len() > self.limit {
-                    let skipped = self.skipping.get_or_insert_with(|| Skipped {
-                        head: Vec::new(),
-                        total_len: 0,
-                    });
+                    let skipped = self.skipping.get_or_insert_with(|| Skipped { head: Vec::new(), total_len: 0 });
                     skipped.take(buf);
                     buf.clear();
                     self.scanned = 0;
@@ -172,11 +160,7 @@ impl FrameDecoder {
         if let Some(mut skipped) = self.skipping.take() {
             skipped.take(&raw);
             let Skipped { head, total_len } = skipped;
-            return Some(Frame::Noise(Noise {
-                bytes: head.into(),
-                why: too_long,
-                total_len,
-            }));
+            return Some(Frame::Noise(Noise { bytes: head.into(), why: too_long, total_len }));
         }
         if raw.len() > self.limit {
             return Some(Frame::Noise(Noise::new(&raw, too_long)));
@@ -275,24 +259,17 @@ mod tests {
     #[test]
     fn a_bom_later_than_at_the_start_is_noise() {
         let input = b"{}\n\xEF\xBB\xBF{}\n";
-        assert_eq!(
-            frames(100, input),
-            [line("{}"), noise(b"\xEF\xBB\xBF{}", NoiseReason::NotJson)]
-        );
+        assert_eq!(frames(100, input), [line("{}"), noise(b"\xEF\xBB\xBF{}", NoiseReason::NotJson)]);
     }
 
     #[test]
     fn a_last_line_without_an_end_is_still_a_line() {
-        assert_eq!(
-            frames(100, b"{}\n{\"a\":1}"),
-            [line("{}"), line("{\"a\":1}")]
-        );
+        assert_eq!(frames(100, b"{}\n{\"a\":1}"), [line("{}"), line("{\"a\":1}")]);
     }
 
     #[test]
     fn bad_lines_keep_their_place_and_say_why() {
-        let input =
-            b"{\"a\":1}\nWarning: old node\n[1,2]\n\"text\"\n{\"cut\":\n\xFF{}\n{\"b\":2}\n";
+        let input = b"{\"a\":1}\nWarning: old node\n[1,2]\n\"text\"\n{\"cut\":\n\xFF{}\n{\"b\":2}\n";
         assert_eq!(
             frames(100, input),
             [
@@ -310,10 +287,7 @@ mod tests {
     #[test]
     fn a_line_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
         let exact = b"{\"a\":\"12\"}";
-        assert_eq!(
-            frames(exact.len(), &[&exact[..], b"\n{}\n"].concat()),
-            [line("{\"a\":\"12\"}"), line("{}")]
-        );
+        assert_eq!(frames(exact.len(), &[&exact[..], b"\n{}\n"].concat()), [line("{\"a\":\"12\"}"), line("{}")]);
         let limit = exact.len() - 1;
         assert_eq!(
             frames(limit, &[&exact[..], b"\n{}\n"].concat()),
@@ -331,9 +305,7 @@ mod tests {
             assert!(buf.len() <= 64, "{} bytes buffered", buf.len());
         }
         buf.extend_from_slice(b"\n{}\n");
-        let Some(Frame::Noise(got)) = decoder.decode(&mut buf) else {
-            panic!("expected noise")
-        };
+        let Some(Frame::Noise(got)) = decoder.decode(&mut buf) else { panic!("expected noise") };
         assert_eq!(got.total_len, 500_000);
         assert_eq!(got.bytes.len(), NOISE_HEAD);
         assert_eq!(got.why, NoiseReason::TooLong { limit: 64 });
@@ -345,10 +317,7 @@ mod tests {
         let mut decoder = FrameDecoder::new(4);
         let mut buf = BytesMut::from(&b"123456"[..]);
         assert_eq!(decoder.decode(&mut buf), None);
-        assert!(matches!(
-            decoder.finish(&mut buf),
-            Some(Frame::Noise(Noise { total_len: 6, .. }))
-        ));
+        assert!(matches!(decoder.finish(&mut buf), Some(Frame::Noise(Noise { total_len: 6, .. }))));
         assert_eq!(decoder.finish(&mut buf), None);
     }
 
@@ -360,14 +329,8 @@ mod tests {
 
     #[test]
     fn separators_that_end_a_line_for_node_are_escaped() {
-        assert_eq!(
-            written("{\"a\":\"x\u{2028}y\u{2029}\"}"),
-            "{\"a\":\"x\\u2028y\\u2029\"}\n"
-        );
-        assert_eq!(
-            written("{\"a\":\"… • ─ ⠀ 漢\"}"),
-            "{\"a\":\"… • ─ ⠀ 漢\"}\n"
-        );
+        assert_eq!(written("{\"a\":\"x\u{2028}y\u{2029}\"}"), "{\"a\":\"x\\u2028y\\u2029\"}\n");
+        assert_eq!(written("{\"a\":\"… • ─ ⠀ 漢\"}"), "{\"a\":\"… • ─ ⠀ 漢\"}\n");
     }
 
     #[test]

@@ -9,9 +9,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Runs a test on a current-thread runtime.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the system allows a runtime");
     runtime
         .block_on(async { tokio::time::timeout(DEADLINE, test).await })

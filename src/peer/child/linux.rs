@@ -89,32 +89,18 @@ impl Records {
 }
 
 pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
-    let other = |source| SpawnError::Other {
-        program: PathBuf::from(&spec.program),
-        source,
-    };
+    let other = |source| SpawnError::Other { program: PathBuf::from(&spec.program), source };
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|error| other(error.into()));
     let (stdin_theirs, stdin) = pipe()?;
     let (stdout, stdout_theirs) = pipe()?;
     let (stderr, stderr_theirs) = pipe()?;
     let (near, far) = std::os::unix::net::UnixStream::pair().map_err(other)?;
-    send_fds(
-        &near,
-        [
-            stdin_theirs.as_fd(),
-            stdout_theirs.as_fd(),
-            stderr_theirs.as_fd(),
-        ],
-    )
-    .map_err(other)?;
+    send_fds(&near, [stdin_theirs.as_fd(), stdout_theirs.as_fd(), stderr_theirs.as_fd()]).map_err(other)?;
     drop((stdin_theirs, stdout_theirs, stderr_theirs));
 
     near.set_nonblocking(true).map_err(other)?;
     let lifeline = Lifeline(near.try_clone().map_err(other)?.into());
-    let mut records = Records {
-        stream: UnixStream::from_std(near).map_err(other)?,
-        bytes: Vec::new(),
-    };
+    let mut records = Records { stream: UnixStream::from_std(near).map_err(other)?, bytes: Vec::new() };
 
     let program = spec.guard.clone().unwrap_or_else(own_program);
     let mut command = tokio::process::Command::new(program);
@@ -131,9 +117,7 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
         command.env_remove(name);
     }
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    let guard = command
-        .spawn()
-        .map_err(|source| guard_failed(spec, source))?;
+    let guard = command.spawn().map_err(|source| guard_failed(spec, source))?;
     // It holds the guard's end of the lifeline, whose closing tells of the guard's death.
     drop(command);
 
@@ -152,17 +136,8 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
         stdin: pipe::Sender::from_owned_fd(stdin).map_err(other)?,
         stdout: pipe::Receiver::from_owned_fd(stdout).map_err(other)?,
         stderr: pipe::Receiver::from_owned_fd(stderr).map_err(other)?,
-        control: Control {
-            lifeline: Arc::new(lifeline),
-            agent,
-        },
-        exit: Exit {
-            records,
-            guard,
-            agent,
-            how: None,
-            lost: None,
-        },
+        control: Control { lifeline: Arc::new(lifeline), agent },
+        exit: Exit { records, guard, agent, how: None, lost: None },
     })
 }
 
@@ -208,11 +183,7 @@ impl Exit {
                 (None, None)
             }
         };
-        ExitReport {
-            code,
-            signal,
-            stderr_tail: String::new(),
-        }
+        ExitReport { code, signal, stderr_tail: String::new() }
     }
 }
 
@@ -249,10 +220,7 @@ fn check_enter(spec: &ChildSpec) -> Result<(), SpawnError> {
         program: PathBuf::from(&spec.program),
         source: io::Error::new(
             io::Error::from(error).kind(),
-            format!(
-                "the working directory {} cannot be entered",
-                spec.cwd.display()
-            ),
+            format!("the working directory {} cannot be entered", spec.cwd.display()),
         ),
     })
 }
@@ -273,13 +241,8 @@ fn diagnose(spec: &ChildSpec, error: io::Error) -> SpawnError {
             Some(program) => SpawnError::NotExecutable { program },
             None => SpawnError::NotFound { program },
         },
-        Some(Errno::NOEXEC | Errno::ISDIR) => SpawnError::NotExecutable {
-            program: file.unwrap_or(program),
-        },
-        _ => SpawnError::Other {
-            program,
-            source: error,
-        },
+        Some(Errno::NOEXEC | Errno::ISDIR) => SpawnError::NotExecutable { program: file.unwrap_or(program) },
+        _ => SpawnError::Other { program, source: error },
     }
 }
 
@@ -296,7 +259,5 @@ fn candidates(spec: &ChildSpec) -> impl Iterator<Item = PathBuf> {
         Some(path) => std::env::split_paths(&path).collect(),
         None => vec!["/bin".into(), "/usr/bin".into()],
     };
-    listed
-        .into_iter()
-        .map(|directory| spec.cwd.join(directory).join(&spec.program))
+    listed.into_iter().map(|directory| spec.cwd.join(directory).join(&spec.program))
 }

@@ -43,10 +43,7 @@ fn text(tail: &[u8]) -> String {
     let mut from = tail.len().saturating_sub(KEEP);
     if from > 0 {
         // Not in the middle of a character.
-        from += tail[from..]
-            .iter()
-            .take_while(|byte| **byte & 0xC0 == 0x80)
-            .count();
+        from += tail[from..].iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
     }
     String::from_utf8_lossy(&tail[from..]).into_owned()
 }
@@ -77,11 +74,7 @@ fn log(line: &mut Vec<u8>, bytes: &[u8], pid: u32) {
     for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
         line.extend_from_slice(piece);
         if piece.ends_with(b"\n") || line.len() > KEEP {
-            tracing::debug!(
-                pid,
-                "agent's stderr: {}",
-                String::from_utf8_lossy(line).trim_end()
-            );
+            tracing::debug!(pid, "agent's stderr: {}", String::from_utf8_lossy(line).trim_end());
             line.clear();
         }
     }
@@ -101,11 +94,7 @@ mod tests {
         let tail = tail.lock().expect("nothing panicked");
         assert!(tail.len() <= 2 * KEEP);
         let text = text(&tail);
-        assert!(
-            text.len() <= KEEP && text.len() > KEEP - 4,
-            "{} bytes",
-            text.len()
-        );
+        assert!(text.len() <= KEEP && text.len() > KEEP - 4, "{} bytes", text.len());
         assert!(written.ends_with(&text));
     }
 }

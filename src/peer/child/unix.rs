@@ -68,10 +68,7 @@ pub(super) struct Exit {
 }
 
 pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
-    let other = |source| SpawnError::Other {
-        program: PathBuf::from(&spec.program),
-        source,
-    };
+    let other = |source| SpawnError::Other { program: PathBuf::from(&spec.program), source };
     let pipe = || io::pipe().map_err(other);
     let (stdin_theirs, stdin) = pipe()?;
     let (stdout, stdout_theirs) = pipe()?;
@@ -94,17 +91,12 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
     let Some(pid) = pid else {
         return Err(other(io::Error::from(io::ErrorKind::UnexpectedEof)));
     };
-    let group = Arc::new(Group {
-        pid,
-        ended: Mutex::new(false),
-    });
+    let group = Arc::new(Group { pid, ended: Mutex::new(false) });
     Ok(Started {
         stdin: pipe::Sender::from_owned_fd(stdin.into()).map_err(other)?,
         stdout: pipe::Receiver::from_owned_fd(stdout.into()).map_err(other)?,
         stderr: pipe::Receiver::from_owned_fd(stderr.into()).map_err(other)?,
-        control: Control {
-            group: Arc::clone(&group),
-        },
+        control: Control { group: Arc::clone(&group) },
         exit: Exit { child, group },
     })
 }
@@ -127,8 +119,7 @@ impl Control {
     }
 
     pub(super) fn kill(&self) {
-        self.group
-            .signal(|pid| kill_process_group(pid, Signal::KILL));
+        self.group.signal(|pid| kill_process_group(pid, Signal::KILL));
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -141,19 +132,10 @@ impl Exit {
         use std::os::unix::process::ExitStatusExt as _;
         let status = self.child.wait().await;
         // The rest of the group, whose number is still taken as long as one of it lives.
-        self.group
-            .signal(|pid| kill_process_group(pid, Signal::KILL));
-        *self
-            .group
-            .ended
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = true;
+        self.group.signal(|pid| kill_process_group(pid, Signal::KILL));
+        *self.group.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         match status {
-            Ok(status) => ExitReport {
-                code: status.code(),
-                signal: status.signal(),
-                stderr_tail: String::new(),
-            },
+            Ok(status) => ExitReport { code: status.code(), signal: status.signal(), stderr_tail: String::new() },
             Err(_) => ExitReport::default(),
         }
     }
@@ -166,9 +148,7 @@ fn diagnose(spec: &ChildSpec, source: io::Error) -> SpawnError {
         return error;
     }
     match source.kind() {
-        io::ErrorKind::NotFound if spec.cwd.join(&program).is_file() => {
-            SpawnError::NoInterpreter { program }
-        }
+        io::ErrorKind::NotFound if spec.cwd.join(&program).is_file() => SpawnError::NoInterpreter { program },
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SpawnError::NotFound { program },
         io::ErrorKind::PermissionDenied => SpawnError::NotExecutable { program },
         _ => SpawnError::Other { program, source },

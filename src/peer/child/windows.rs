@@ -37,14 +37,9 @@ pub(super) struct Exit {
 
 pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
     let Some(program) = find(spec) else {
-        return Err(SpawnError::NotFound {
-            program: PathBuf::from(&spec.program),
-        });
+        return Err(SpawnError::NotFound { program: PathBuf::from(&spec.program) });
     };
-    let other = |source| SpawnError::Other {
-        program: PathBuf::from(&spec.program),
-        source,
-    };
+    let other = |source| SpawnError::Other { program: PathBuf::from(&spec.program), source };
     let mut command = tokio::process::Command::new(&program);
     command
         .args(&spec.args)
@@ -58,12 +53,8 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
     }
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
     let mut child = command.spawn().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => SpawnError::NotFound {
-            program: program.clone(),
-        },
-        io::ErrorKind::PermissionDenied => SpawnError::NotExecutable {
-            program: program.clone(),
-        },
+        io::ErrorKind::NotFound => SpawnError::NotFound { program: program.clone() },
+        io::ErrorKind::PermissionDenied => SpawnError::NotExecutable { program: program.clone() },
         _ => other(source),
     })?;
     let missing = || other(io::Error::from(io::ErrorKind::UnexpectedEof));
@@ -72,16 +63,7 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
     let stderr = child.stderr.take().ok_or_else(missing)?;
     let kill = Arc::new(Notify::new());
     let pid = child.id().ok_or_else(missing)?;
-    Ok(Started {
-        stdin,
-        stdout,
-        stderr,
-        control: Control {
-            kill: Arc::clone(&kill),
-            pid,
-        },
-        exit: Exit { child, kill },
-    })
+    Ok(Started { stdin, stdout, stderr, control: Control { kill: Arc::clone(&kill), pid }, exit: Exit { child, kill } })
 }
 
 impl Control {
@@ -114,11 +96,7 @@ impl Exit {
             }
         };
         let code = status.ok().and_then(|status| status.code());
-        ExitReport {
-            code,
-            signal: None,
-            stderr_tail: String::new(),
-        }
+        ExitReport { code, signal: None, stderr_tail: String::new() }
     }
 }
 
@@ -126,14 +104,8 @@ impl Exit {
 /// `claude.cmd`, which the system's own search leaves out.
 fn find(spec: &ChildSpec) -> Option<PathBuf> {
     let program = Path::new(&spec.program);
-    let set = spec
-        .env
-        .iter()
-        .rev()
-        .find(|(name, _)| name.eq_ignore_ascii_case("PATH"));
-    let path = set
-        .map(|(_, value)| value.clone())
-        .or_else(|| env::var_os("PATH"));
+    let set = spec.env.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("PATH"));
+    let path = set.map(|(_, value)| value.clone()).or_else(|| env::var_os("PATH"));
     let directories: Vec<PathBuf> = if program.components().count() > 1 {
         vec![spec.cwd.clone()]
     } else {

@@ -9,8 +9,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
 };
 
 /// What diglot asks of the guard: one byte on the lifeline.
@@ -34,9 +34,7 @@ impl Command {
     }
 
     pub(super) fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Interrupt, Self::Terminate, Self::Kill]
-            .into_iter()
-            .find(|command| command.byte() == byte)
+        [Self::Interrupt, Self::Terminate, Self::Kill].into_iter().find(|command| command.byte() == byte)
     }
 }
 
@@ -85,16 +83,9 @@ pub(crate) fn send_fds(socket: impl AsFd, fds: [BorrowedFd<'_>; 3]) -> io::Resul
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::Error::other(
-            "three descriptors do not fit into the message made for three",
-        ));
+        return Err(io::Error::other("three descriptors do not fit into the message made for three"));
     }
-    sendmsg(
-        socket,
-        &[IoSlice::new(b"f")],
-        &mut control,
-        SendFlags::NOSIGNAL,
-    )?;
+    sendmsg(socket, &[IoSlice::new(b"f")], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
@@ -105,9 +96,7 @@ pub(super) fn receive_fds(socket: impl AsFd) -> io::Result<[OwnedFd; 3]> {
     // One byte, so that no command behind it is swallowed.
     let mut byte = [0];
     let mut iov = [IoSliceMut::new(&mut byte)];
-    rustix::io::retry_on_intr(|| {
-        recvmsg(&socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
+    rustix::io::retry_on_intr(|| recvmsg(&socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC))?;
     let fds: Vec<OwnedFd> = control
         .drain()
         .filter_map(|message| match message {
@@ -116,6 +105,5 @@ pub(super) fn receive_fds(socket: impl AsFd) -> io::Result<[OwnedFd; 3]> {
         })
         .flatten()
         .collect();
-    fds.try_into()
-        .map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))
+    fds.try_into().map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))
 }

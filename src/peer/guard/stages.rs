@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, kill_process, kill_process_group,
-    pidfd_open, pidfd_send_signal, set_child_subreaper, set_parent_process_death_signal, setsid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal, set_child_subreaper, set_parent_process_death_signal, setsid,
 };
 
 use super::link::{Command, Record, receive_fds, send_fds};
@@ -52,10 +52,7 @@ pub(super) fn entry(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode
     };
     Some(done.unwrap_or_else(|error| {
         // Whoever calls this by hand is told; otherwise stderr leads nowhere.
-        _ = writeln!(
-            io::stderr(),
-            "diglot starts this command itself, it is of no use otherwise: {error}"
-        );
+        _ = writeln!(io::stderr(), "diglot starts this command itself, it is of no use otherwise: {error}");
         ExitCode::from(EXIT_FAILED)
     }))
 }
@@ -83,11 +80,7 @@ fn exec(mut args: Vec<OsString>) -> io::Result<ExitCode> {
     if args.len() < 2 {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    let guard = args
-        .remove(0)
-        .to_str()
-        .and_then(|pid| pid.parse().ok())
-        .and_then(Pid::from_raw);
+    let guard = args.remove(0).to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
     let program = args.remove(0);
     let (status, [stdin, stdout, stderr]) = adopt()?;
     rustix::stdio::dup2_stdin(stdin)?;
@@ -129,9 +122,7 @@ fn guard(command: Vec<OsString>) -> io::Result<ExitCode> {
         gone: Some(gone),
         phase: Phase::Running,
     };
-    std::thread::Builder::new()
-        .stack_size(128 * 1024)
-        .spawn(move || watch.run())?;
+    std::thread::Builder::new().stack_size(128 * 1024).spawn(move || watch.run())?;
 
     let mut announce_gone = Some(announce_gone);
     // Until no child is left, so that no descendant is.
@@ -234,20 +225,14 @@ impl Watch {
         }
         let timeout = self.deadline().map(|at| {
             let left = at.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: left.subsec_nanos().into(),
-            }
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
         });
         if poll(&mut fds, timeout.as_ref()).is_err() {
             // Interrupted, as when a stopped guard is continued: look again.
             return (false, false);
         }
         let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
-        (
-            connected && ready.next() == Some(true),
-            ready.next() == Some(true),
-        )
+        (connected && ready.next() == Some(true), ready.next() == Some(true))
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -265,10 +250,7 @@ impl Watch {
             self.terminate();
             return false;
         }
-        for command in bytes[..read]
-            .iter()
-            .filter_map(|byte| Command::from_byte(*byte))
-        {
+        for command in bytes[..read].iter().filter_map(|byte| Command::from_byte(*byte)) {
             match command {
                 Command::Interrupt => self.signal_agent(Signal::INT),
                 Command::Terminate => self.terminate(),

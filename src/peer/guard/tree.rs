@@ -54,9 +54,7 @@ pub(super) fn signal_all(signals: &[Signal]) -> io::Result<()> {
 /// Parent and whether it lives, out of `/proc/PID/stat`: `pid (name) state parent …`, where the name may hold anything.
 fn parent_of(stat: &[u8]) -> Option<(i32, bool)> {
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
-    let mut fields = after_name
-        .split(|byte| *byte == b' ')
-        .filter(|field| !field.is_empty());
+    let mut fields = after_name.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
     let state = fields.next()?;
     let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     Some((parent, !matches!(state, b"Z" | b"X")))

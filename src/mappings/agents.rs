@@ -1,0 +1,262 @@
+//! One profile per agent: what to start, in which protocol and dialect it speaks, and which flags carry what.
+//!
+//! Owns `mappings/agents/*.toml`. A profile's name is its file's name. A user's file of the same name replaces the whole
+//! built-in profile; a new name is a new agent.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{AGENTS, MappingError, Source, agent_name};
+
+/// The protocol an agent speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Claude Code's NDJSON on stdin and stdout.
+    StreamJson,
+    /// The Agent Client Protocol.
+    Acp,
+    /// Codex's app-server.
+    AppServer,
+    /// A command per turn.
+    OneShot,
+}
+
+/// How an agent's stream-json differs from Claude's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// As Claude Code speaks it.
+    #[default]
+    Claude,
+    /// `tool_result` and `session_state_changed` as messages of their own, `busy` for a running turn.
+    Wave,
+}
+
+/// What is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// A program, looked for on PATH unless it is a path.
+    Command(String),
+    /// diglot itself, with this hidden subcommand.
+    Builtin(String),
+}
+
+/// Which flag carries what; an absent one means that the agent has no such flag.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Flags {
+    /// Takes the id of a new session.
+    pub session_id: Option<String>,
+    /// Takes the id of a session to go on with.
+    pub resume: Option<String>,
+    /// Takes MCP servers as JSON.
+    pub mcp_config: Option<String>,
+    /// Takes one more folder the agent may use; repeated.
+    pub add_dir: Option<String>,
+    /// Takes a permission mode.
+    pub permission_mode: Option<String>,
+    /// Any of these among the arguments makes `bypassPermissions` a mode that can be chosen.
+    pub bypass: Vec<String>,
+}
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentProfile {
+    /// What `--agent` takes.
+    pub name: String,
+    /// What a person reads.
+    pub title: String,
+    /// The protocol it speaks.
+    pub protocol: Protocol,
+    /// Its dialect of it.
+    pub dialect: Dialect,
+    /// What is started.
+    pub program: Program,
+    /// An environment variable that, when set, names the program instead.
+    pub command_env: Option<String>,
+    /// Arguments that are always given.
+    pub args: Vec<String>,
+    /// Variables that are set for it.
+    pub env: BTreeMap<String, String>,
+    /// Variables that are taken away from it.
+    pub unset: Vec<String>,
+    /// Which flag carries what.
+    pub flags: Flags,
+    /// What to do when the program is not found.
+    pub hint: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawProfile {
+    title: String,
+    protocol: Protocol,
+    #[serde(default)]
+    dialect: Dialect,
+    command: Option<String>,
+    builtin: Option<String>,
+    command_env: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    unset: Vec<String>,
+    #[serde(default)]
+    flags: Flags,
+    hint: String,
+}
+
+/// The agents there are.
+#[derive(Debug, Clone)]
+pub struct Agents {
+    profiles: BTreeMap<String, AgentProfile>,
+}
+
+/// The profiles compiled in.
+const BUILTIN: [(&str, &str); 3] = [
+    ("agents/claude.toml", include_str!("../../mappings/agents/claude.toml")),
+    ("agents/demo.toml", include_str!("../../mappings/agents/demo.toml")),
+    ("agents/wave.toml", include_str!("../../mappings/agents/wave.toml")),
+];
+
+impl Agents {
+    pub(super) fn read(given: &[Source<'_>]) -> Result<Self, MappingError> {
+        let mut profiles = BTreeMap::new();
+        let builtin = BUILTIN.into_iter().map(|(file, text)| Source { file, text });
+        let given = given.iter().copied().filter(|source| source.file.starts_with(AGENTS));
+        for source in builtin.chain(given) {
+            let Some(name) = agent_name(source.file) else {
+                continue;
+            };
+            profiles.insert(name.to_owned(), AgentProfile::new(source, name)?);
+        }
+        Ok(Self { profiles })
+    }
+
+    /// The profile of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&AgentProfile> {
+        self.profiles.get(name)
+    }
+
+    /// All profiles, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &AgentProfile> {
+        self.profiles.values()
+    }
+}
+
+impl AgentProfile {
+    fn new(source: Source<'_>, name: &str) -> Result<Self, MappingError> {
+        let raw: RawProfile = source.read()?;
+        let program = match (raw.command, raw.builtin) {
+            (Some(command), None) if !command.is_empty() => Program::Command(command),
+            (None, Some(builtin)) if !builtin.is_empty() => Program::Builtin(builtin),
+            _ => {
+                return Err(source.wrong("command", "", "a program in `command`, or a hidden subcommand in `builtin`"));
+            }
+        };
+        if raw.protocol != Protocol::StreamJson && raw.dialect != Dialect::Claude {
+            return Err(source.wrong("dialect", "wave", "no dialect: only stream-json has one"));
+        }
+        if let Some(both) = raw.unset.iter().find(|name| raw.env.contains_key(*name)) {
+            return Err(source.wrong("unset", both, "variables that `env` does not set"));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            title: raw.title,
+            protocol: raw.protocol,
+            dialect: raw.dialect,
+            program,
+            command_env: raw.command_env,
+            args: raw.args,
+            env: raw.env,
+            unset: raw.unset,
+            flags: raw.flags,
+            hint: raw.hint,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mappings::Mappings;
+
+    fn agent(name: &str) -> &'static AgentProfile {
+        Mappings::builtin().agents.get(name).expect("a built-in profile")
+    }
+
+    #[test]
+    fn claude_is_started_as_a_host_starts_it() {
+        let claude = agent("claude");
+        assert_eq!(claude.program, Program::Command("claude".into()));
+        assert_eq!(claude.command_env.as_deref(), Some("CLAUDE_CODE_EXECUTABLE"));
+        let line = claude.args.join(" ");
+        for part in [
+            "-p",
+            "--output-format stream-json",
+            "--input-format stream-json",
+            "--verbose",
+            "--include-partial-messages",
+            "--permission-prompt-tool stdio",
+            "--replay-user-messages",
+        ] {
+            assert!(line.contains(part), "{part} is missing in {line}");
+        }
+        assert!(!line.contains("--permission-mode"), "the mode is what claude's own settings say");
+        assert_eq!(claude.env.get("CLAUDE_CODE_ENABLE_TODO_TOOLS").map(String::as_str), Some("1"));
+    }
+
+    #[test]
+    fn what_an_outer_claude_left_behind_is_taken_away() {
+        assert_eq!(agent("claude").unset, ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"]);
+    }
+
+    #[test]
+    fn wave_speaks_a_dialect_and_has_no_session_flags() {
+        let wave = agent("wave");
+        assert_eq!((wave.protocol, wave.dialect), (Protocol::StreamJson, Dialect::Wave));
+        assert_eq!(wave.flags, Flags::default());
+    }
+
+    #[test]
+    fn the_demo_is_diglot_itself() {
+        assert_eq!(agent("demo").program, Program::Builtin("demo-agent".into()));
+    }
+
+    #[test]
+    fn every_profile_says_what_to_do_when_its_program_is_missing() {
+        let names: Vec<_> = Mappings::builtin().agents.iter().map(|agent| agent.name.as_str()).collect();
+        assert_eq!(names, ["claude", "demo", "wave"]);
+        assert!(Mappings::builtin().agents.iter().all(|agent| !agent.hint.is_empty() && !agent.title.is_empty()));
+    }
+
+    #[test]
+    fn a_user_adds_an_agent_and_replaces_one() {
+        let mappings = Mappings::with_overrides([
+            ("agents/mine.toml", "title = \"Mine\"\nprotocol = \"acp\"\ncommand = \"mine\"\nhint = \"build it\"\n"),
+            ("agents/wave.toml", "title = \"W\"\nprotocol = \"stream-json\"\ncommand = \"/opt/w\"\nhint = \"h\"\n"),
+        ])
+        .expect("valid profiles");
+        assert_eq!(mappings.agents.get("mine").map(|agent| agent.protocol), Some(Protocol::Acp));
+        assert_eq!(mappings.agents.get("wave").map(|agent| agent.dialect), Some(Dialect::Claude));
+        assert!(mappings.agents.get("claude").is_some());
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_started_is_refused() {
+        for text in [
+            "title = \"X\"\nprotocol = \"acp\"\nhint = \"h\"\n",
+            "title = \"X\"\nprotocol = \"acp\"\nhint = \"h\"\ncommand = \"a\"\nbuiltin = \"b\"\n",
+            "title = \"X\"\nprotocol = \"telnet\"\nhint = \"h\"\ncommand = \"a\"\n",
+            "title = \"X\"\nprotocol = \"acp\"\ndialect = \"wave\"\nhint = \"h\"\ncommand = \"a\"\n",
+            "title = \"X\"\nprotocol = \"acp\"\nhint = \"h\"\ncommand = \"a\"\nunset = [\"A\"]\nenv.A = \"1\"\n",
+        ] {
+            let error = Mappings::with_overrides([("agents/x.toml", text)]).expect_err("refused").to_string();
+            assert!(error.contains("agents/x.toml"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The translators: each a pure state machine between two wires.
+//!
+//! Owns the vocabulary of that machine: what can happen ([`Event`]) and what can be done about it ([`Action`]). Keeps:
+//! nothing here does I/O, reads a clock or awaits; time, ids and file contents come in as events, so a conversation is
+//! a pure function of its events. Golden files, simulation and fuzzing drive the same code as the real pipes do.
+
+pub mod acp_agent;
+pub mod acp_over_claude;
+pub mod content;
+pub mod diff;
+pub mod partial_json;
+pub mod permission;
+pub mod plan;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::wire::acp::{ContentBlock, ContentChunk, SessionNotification, SessionUpdate, methods};
+use crate::wire::jsonrpc;
+
+/// A state machine between two wires.
+pub trait Translator {
+    /// Takes one thing that happened and says, in order, what to do about it.
+    fn handle(&mut self, event: Event<'_>, out: &mut Actions);
+}
+
+/// One thing that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A line from the near side that concerns this session.
+    Near(&'a [u8]),
+    /// The near side is gone: nobody can be asked or told any more.
+    NearClosed,
+    /// A line from the far process that runs now.
+    Far(&'a [u8]),
+    /// The far process could not be started.
+    FarFailed(&'a StartFailure),
+    /// The far process ended; the last event of its life.
+    FarClosed(&'a FarExit),
+    /// A timer that was set and not cleared ran out.
+    Timer(Timer),
+    /// A file that [`Action::ReadFile`] asked for.
+    FileRead {
+        /// The action's number.
+        effect: u64,
+        /// Its text, or why there is none.
+        content: FileContent,
+    },
+}
+
+/// Why a far process did not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartFailure {
+    /// The session's directory is not there or is no directory.
+    BadDirectory(String),
+    /// The program is not there or cannot be run.
+    NoProgram(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl StartFailure {
+    /// The text for a person; says what to do next.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::BadDirectory(m) | Self::NoProgram(m) | Self::Other(m) => m,
+        }
+    }
+}
+
+/// How a far process ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FarExit {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// The tail of what it wrote to stderr.
+    pub stderr: String,
+}
+
+impl FarExit {
+    /// `exited with status 1`, `was ended by signal 9`.
+    #[must_use]
+    pub fn how(&self) -> String {
+        match (self.code, self.signal) {
+            (_, Some(signal)) => format!("was ended by signal {signal}"),
+            (Some(code), None) => format!("exited with status {code}"),
+            (None, None) => "ended".to_owned(),
+        }
+    }
+}
+
+/// The content of a file as it was just now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileContent {
+    /// Its text.
+    Text(String),
+    /// There is no such file.
+    Missing,
+    /// It cannot be shown: outside of the session's directories, no regular file, too large, not text.
+    Unreadable(&'static str),
+}
+
+/// The timers of a session; each runs at most once at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Timer {
+    /// The far process has not answered `initialize`.
+    Start,
+    /// The far process has not stopped after a cancel.
+    Cancel,
+    /// The far process said that a prompt is over and sent no result.
+    Settle,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Write a line to the near side.
+    Near(Vec<u8>),
+    /// Write a piece of text to the near side; adjacent pieces of one message may be joined on the way.
+    Chunk(Chunk),
+    /// Write a line to the far process.
+    Far(Vec<u8>),
+    /// Start a far process; the one before, if any, is already closed.
+    StartFar(FarSpec),
+    /// Stop the far process. [`Event::FarClosed`] follows.
+    StopFar(Stop),
+    /// Read a file if it is a regular file inside of the session's directories; [`Event::FileRead`] follows.
+    ReadFile {
+        /// Comes back with the content.
+        effect: u64,
+        /// Absolute.
+        path: PathBuf,
+    },
+    /// Start (again) a timer.
+    SetTimer(Timer, Duration),
+    /// Forget a timer.
+    ClearTimer(Timer),
+    /// Something was skipped, dropped or decided: for the trace.
+    Note(String),
+    /// The session is over; nothing more comes from it.
+    End,
+}
+
+/// A piece of streamed text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// The ACP session.
+    pub session_id: Arc<str>,
+    /// Whose text.
+    pub kind: ChunkKind,
+    /// The API message it belongs to.
+    pub message_id: Option<Arc<str>>,
+    /// The text.
+    pub text: String,
+}
+
+/// Whose text a chunk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkKind {
+    /// The answer's.
+    Message,
+    /// The thoughts'.
+    Thought,
+}
+
+impl Chunk {
+    /// Whether `next` only continues this piece.
+    #[must_use]
+    pub fn continues_with(&self, next: &Self) -> bool {
+        self.kind == next.kind && self.message_id == next.message_id && self.session_id == next.session_id
+    }
+
+    /// The `session/update` line.
+    #[must_use]
+    pub fn to_line(&self) -> Vec<u8> {
+        let chunk = ContentChunk {
+            content: ContentBlock::Text { text: (&*self.text).into() },
+            message_id: self.message_id.as_deref(),
+        };
+        let update = match self.kind {
+            ChunkKind::Message => SessionUpdate::AgentMessageChunk(chunk),
+            ChunkKind::Thought => SessionUpdate::AgentThoughtChunk(chunk),
+        };
+        jsonrpc::notification(methods::SESSION_UPDATE, &SessionNotification { session_id: &self.session_id, update })
+    }
+}
+
+/// How to start a far process. The program and its environment come from the profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FarSpec {
+    /// All arguments.
+    pub args: Vec<String>,
+    /// Working directory; absolute.
+    pub cwd: PathBuf,
+    /// Directories besides `cwd` from which files may be shown.
+    pub roots: Vec<PathBuf>,
+}
+
+/// How to stop a far process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Close its stdin, wait a little, then terminate, then kill.
+    Gently,
+    /// SIGINT; it may live on.
+    Interrupt,
+    /// Kill it and everything it started.
+    Kill,
+}
+
+/// Where ids come from.
+pub trait IdSource: Send {
+    /// A new UUID in its usual form.
+    fn uuid(&mut self) -> String;
+}
+
+/// The actions of one event, in order.
+#[derive(Debug, Default)]
+pub struct Actions {
+    list: Vec<Action>,
+}
+
+impl Actions {
+    /// Adds an action.
+    pub fn push(&mut self, action: Action) {
+        // A piece of text that only continues the piece before needs no action of its own.
+        if let (Action::Chunk(next), Some(Action::Chunk(last))) = (&action, self.list.last_mut())
+            && last.continues_with(next)
+        {
+            last.text.push_str(&next.text);
+            return;
+        }
+        self.list.push(action);
+    }
+
+    /// Takes the actions out, in order; the room stays.
+    pub fn drain(&mut self) -> impl Iterator<Item = Action> + '_ {
+        self.list.drain(..)
+    }
+
+    /// The actions so far.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Action] {
+        &self.list
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How many actions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Takes back what was to be written to the near side from this action on.
+    pub(crate) fn mute_near(&mut self, from: usize) {
+        let mut at = 0;
+        self.list.retain(|action| {
+            at += 1;
+            at <= from || !matches!(action, Action::Near(_) | Action::Chunk(_))
+        });
+    }
+
+    pub(crate) fn near(&mut self, line: Vec<u8>) {
+        self.push(Action::Near(line));
+    }
+
+    pub(crate) fn far(&mut self, line: Vec<u8>) {
+        self.push(Action::Far(line));
+    }
+
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
+        self.push(Action::Note(text.into()));
+    }
+
+    pub(crate) fn update(&mut self, session_id: &str, update: SessionUpdate<'_>) {
+        self.near(jsonrpc::notification(methods::SESSION_UPDATE, &SessionNotification { session_id, update }));
+    }
+}

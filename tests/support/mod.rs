@@ -1,0 +1,9 @@
+//! What the tests of the translators share: a driver without pipes or time, the judges, and the golden format.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+pub(crate) mod conversation;
+pub(crate) mod golden;
+pub(crate) mod judge;
+pub(crate) mod rules;
+pub(crate) mod schema;

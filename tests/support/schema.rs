@@ -1,0 +1,121 @@
+//! The schema judge: every ACP line that diglot writes, held against the protocol's own types (schema 1.20, version 1).
+//!
+//! Owns the table "which method has which shape". Keeps: a line passes only if the JSON schema made from the crate
+//! `agent-client-protocol-schema` accepts it, the crate's types can read it, and nothing of it is lost in them: typed
+//! peers drop what they do not know without a word, so a misspelt member would otherwise never be seen.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use agent_client_protocol_schema::v1;
+use jsonschema::Validator;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Body {
+    /// `params` of a request or notification.
+    Params,
+    /// `result` of a response.
+    Result,
+    /// `error` of a response.
+    Error,
+}
+
+struct Shape {
+    validator: Validator,
+    /// Reads the value as the crate's type and writes it again.
+    again: fn(&Value) -> Result<Value, String>,
+}
+
+fn again<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Value, String> {
+    let typed: T = serde_json::from_value(value.clone()).map_err(|e| e.to_string())?;
+    serde_json::to_value(typed).map_err(|e| e.to_string())
+}
+
+fn shape<T: JsonSchema + DeserializeOwned + Serialize>() -> Shape {
+    let schema = schemars::schema_for!(T).to_value();
+    let validator = jsonschema::validator_for(&schema).unwrap_or_else(|e| panic!("the crate's own schema: {e}"));
+    Shape { validator, again: again::<T> }
+}
+
+type Table = HashMap<(&'static str, Body), Shape>;
+
+fn table() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        HashMap::from([
+            // What the agent answers.
+            (("initialize", Body::Result), shape::<v1::InitializeResponse>()),
+            (("authenticate", Body::Result), shape::<v1::AuthenticateResponse>()),
+            (("session/new", Body::Result), shape::<v1::NewSessionResponse>()),
+            (("session/load", Body::Result), shape::<v1::LoadSessionResponse>()),
+            (("session/set_mode", Body::Result), shape::<v1::SetSessionModeResponse>()),
+            (("session/prompt", Body::Result), shape::<v1::PromptResponse>()),
+            (("", Body::Error), shape::<v1::Error>()),
+            // What the agent says and asks.
+            (("session/update", Body::Params), shape::<v1::SessionNotification>()),
+            (("session/request_permission", Body::Params), shape::<v1::RequestPermissionRequest>()),
+            (("$/cancel_request", Body::Params), shape::<v1::CancelRequestNotification>()),
+        ])
+    })
+}
+
+/// What is wrong with a body; `None` when nothing is.
+pub(crate) fn problem(method: &str, body: Body, value: &Value) -> Option<String> {
+    let method = if body == Body::Error { "" } else { method };
+    let Some(shape) = table().iter().find(|((m, b), _)| *m == method && *b == body).map(|(_, s)| s) else {
+        return Some(format!("{method} ({body:?}) is no word that diglot may write"));
+    };
+    if let Err(e) = shape.validator.validate(value) {
+        return Some(format!("{method} ({body:?}): the JSON schema refuses it at {}: {e}", e.instance_path()));
+    }
+    match (shape.again)(value) {
+        Err(e) => Some(format!("{method} ({body:?}): the types cannot read it: {e}")),
+        Ok(again) => lost(value, &again, &mut String::new()).map(|at| format!("{method} ({body:?}): lost at {at}")),
+    }
+}
+
+/// The place of the first member that a typed peer does not see.
+fn lost(ours: &Value, theirs: &Value, at: &mut String) -> Option<String> {
+    let len = at.len();
+    let found = match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => a.iter().find_map(|(key, value)| {
+            at.push('/');
+            at.push_str(key);
+            let found = match b.get(key) {
+                Some(other) => lost(value, other, at),
+                // Said out loud what is meant anyway: typed peers write it shorter.
+                None if is_default(key, value) => None,
+                None => Some(at.clone()),
+            };
+            at.truncate(len);
+            found
+        }),
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().find_map(|(i, (a, b))| {
+                at.push_str(&format!("/{i}"));
+                let found = lost(a, b, at);
+                at.truncate(len);
+                found
+            })
+        }
+        (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => None,
+        _ if ours == theirs => None,
+        _ => Some(format!("{at}: {ours} became {theirs}")),
+    };
+    at.truncate(len);
+    found
+}
+
+fn is_default(key: &str, value: &Value) -> bool {
+    match key {
+        "kind" => value == "other",
+        "status" => value == "pending",
+        "content" | "locations" => value.as_array().is_some_and(Vec::is_empty),
+        _ => value.is_null(),
+    }
+}

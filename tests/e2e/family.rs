@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -118,6 +119,20 @@ pub(crate) fn pid_in(file: &Path) -> Pid {
         while events.next().is_ok() {}
     }
     fs::read_to_string(file).unwrap().trim().parse().ok().and_then(Pid::from_raw).unwrap()
+}
+
+/// A writer that has found no room for so long is taken for one that is held up. If it is not, a test sees less and fails no
+/// sooner.
+pub(crate) const HELD_UP: Duration = Duration::from_millis(500);
+
+/// Waits until a process finds no room any more in the pipe that is its stdout.
+pub(crate) fn wait_held_up(pid: Pid) {
+    let path = format!("/proc/{}/fd/1", pid.as_raw_nonzero());
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let stdout = fs::OpenOptions::new().write(true).custom_flags(nonblock).open(path).unwrap();
+    while poll_until(&stdout, PollFlags::OUT, Instant::now() + HELD_UP) {
+        std::thread::yield_now();
+    }
 }
 
 pub(crate) fn send(pid: Pid, signal: Signal) {

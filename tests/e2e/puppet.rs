@@ -5,18 +5,14 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::PollFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use serde_json::{Value, json};
 
 use super::editor::{PATIENCE, Setup};
-use super::family::poll_until;
-
-/// An agent that has found no room for so long is taken for one that is held up. If it is not, the test sees less and fails
-/// no sooner.
-const HELD_UP: Duration = Duration::from_millis(500);
+use super::family::{HELD_UP, poll_until};
 
 pub(crate) struct Puppet {
     says: File,
@@ -125,8 +121,8 @@ impl Puppet {
         self.say(&event(json!({"type": "content_block_start", "index": 0, "content_block": block})));
     }
 
-    /// Ends the turn.
-    pub(crate) fn end(&mut self, change: Value) {
+    /// Puts the end of the turn behind what did not fit yet.
+    pub(crate) fn queue_end(&mut self, change: Value) {
         let mut line = json!({
             "type": "result", "subtype": "success", "is_error": false, "result": "", "stop_reason": "end_turn",
             "terminal_reason": "completed", "user_message_uuids": [self.prompt["uuid"]],
@@ -134,7 +130,7 @@ impl Puppet {
         for (name, value) in change.as_object().unwrap() {
             line[name] = value.clone();
         }
-        self.say(&line);
+        self.queue(&line);
     }
 }
 

@@ -6,7 +6,9 @@
 //! raw, because a malformed line ends claude and `bash_command` runs without a permission check (section 2.2).
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -123,9 +125,12 @@ impl<'a> DeltaLine<'a> {
     /// Reads a line of just this shape; `None` for every other line.
     #[must_use]
     pub fn parse(line: &'a [u8]) -> Option<Self> {
+        // Made once: making it costs more than the look.
+        static TAG: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"content_block_delta\""));
         // Most other lines are told by one fast look.
-        memchr::memmem::find(line, b"\"content_block_delta\"")?;
-        let line: Self = serde_json::from_slice(line).ok()?;
+        TAG.find(line)?;
+        // As a text it is checked once and not string by string.
+        let line: Self = serde_json::from_str(std::str::from_utf8(line).ok()?).ok()?;
         (line.kind.0 == "stream_event" && line.event.kind.0 == "content_block_delta").then_some(line)
     }
 }

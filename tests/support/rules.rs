@@ -376,7 +376,7 @@ impl Rules {
                         }
                         far.initialize = Some((id, false));
                     }
-                    Some("interrupt" | "set_permission_mode") => {}
+                    Some("interrupt" | "set_permission_mode" | "mcp_set_servers") => {}
                     other => wrong.push(format!("diglot asks the agent {other:?}")),
                 }
             }

@@ -6,6 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agents;
+pub mod cli;
+pub mod config;
 pub mod mappings;
+pub mod peer;
+pub mod session;
+pub mod trace;
 pub mod translate;
 pub mod wire;

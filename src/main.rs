@@ -1,3 +1,10 @@
 //! The `diglot` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(code) = diglot::peer::guard::entry() {
+        return code;
+    }
+    diglot::cli::main()
+}

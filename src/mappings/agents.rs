@@ -255,7 +255,7 @@ mod tests {
             "title = \"X\"\nprotocol = \"acp\"\ndialect = \"wave\"\nhint = \"h\"\ncommand = \"a\"\n",
             "title = \"X\"\nprotocol = \"acp\"\nhint = \"h\"\ncommand = \"a\"\nunset = [\"A\"]\nenv.A = \"1\"\n",
         ] {
-            let error = Mappings::with_overrides([("agents/x.toml", text)]).unwrap_err().to_string();
+            let error = Mappings::with_overrides([("agents/x.toml", text)]).expect_err("refused").to_string();
             assert!(error.contains("agents/x.toml"), "{error}");
         }
     }

@@ -169,7 +169,6 @@ fn status(raw: Option<&RawStatus>) -> Result<Status, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::mappings::Mappings;
 
     fn code(reason: &str, status: Option<u16>) -> i32 {
@@ -241,7 +240,7 @@ mod tests {
     fn a_wrong_status_is_refused_with_what_is_expected() {
         for status in ["\"3xx\"", "42", "true"] {
             let text = format!("[[error]]\nstatus = {status}\ncode = 1\nmessage = \"m\"\nhint = \"h\"\n");
-            let error = Mappings::with_overrides([("errors.toml", text.as_str())]).unwrap_err().to_string();
+            let error = Mappings::with_overrides([("errors.toml", text.as_str())]).expect_err("refused").to_string();
             assert!(error.contains("errors.toml") && error.contains("4xx"), "{error}");
         }
     }

@@ -394,10 +394,10 @@ mod tests {
             "a = { forward = \"used\", how = \"h\", work = \"login\" }",
             "a = { forward = \"used\", how = \"h\", reverse = \"dropped\" }",
         ] {
-            let error = read(row).unwrap_err().to_string();
+            let error = read(row).expect_err("refused").to_string();
             assert!(error.contains("section.zeta.words.a"), "{row}: {error}");
         }
-        let error = read("a = { forward = \"lost\", how = \"h\" }").unwrap_err().to_string();
+        let error = read("a = { forward = \"lost\", how = \"h\" }").expect_err("refused").to_string();
         assert!(error.contains("translated") && error.contains("line 7"), "{error}");
     }
 

@@ -21,10 +21,10 @@ use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 
-pub use agents::{AgentProfile, Agents, Dialect, Program, Protocol};
+pub use agents::{AgentProfile, Agents, Dialect, Flags, Program, Protocol};
 pub use errors::{ErrorRow, Errors};
 pub use modes::{Mode, Modes};
-pub use permissions::{PermissionUpdate, Permissions};
+pub use permissions::{OptionKind, PermissionRule, PermissionUpdate, Permissions, PlanOption};
 pub use stop_reasons::{Stop, StopFacts, StopReasons};
 pub use tools::{ContentRule, ToolKind, ToolRow, Tools};
 
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_with_file_line_key_and_what_was_expected() {
-        let error = with("tools.toml", "[tool.Bash]\nkind = \"run\"\n").unwrap_err().to_string();
+        let error = with("tools.toml", "[tool.Bash]\nkind = \"run\"\n").expect_err("refused").to_string();
         for part in ["tools.toml", "line 2", "kind", "`run`", "`execute`"] {
             assert!(error.contains(part), "{part} is missing in: {error}");
         }
@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_named_with_the_keys_there_are() {
-        let error = with("modes.toml", "[[mode]]\nid = \"x\"\nname = \"X\"\nlabel = \"?\"\n").unwrap_err().to_string();
+        let error =
+            with("modes.toml", "[[mode]]\nid = \"x\"\nname = \"X\"\nlabel = \"?\"\n").expect_err("refused").to_string();
         for part in ["modes.toml", "line 4", "`label`", "`description`"] {
             assert!(error.contains(part), "{part} is missing in: {error}");
         }
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_unknown_placeholder_is_named_with_those_there_are() {
-        let error = with("permissions.toml", "[phrase]\ndirectories = \"Allow {dir}\"\n").unwrap_err();
+        let error = with("permissions.toml", "[phrase]\ndirectories = \"Allow {dir}\"\n").expect_err("refused");
         assert_eq!(
             error,
             MappingError::Value {
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_table_is_refused_with_the_names_there_are() {
         for file in ["tool.toml", "agents/a/b.toml", "agents/.toml", "acp.toml"] {
-            let error = with(file, "").unwrap_err();
+            let error = with(file, "").expect_err("refused");
             assert_eq!(error, MappingError::UnknownFile { file: file.into() });
             assert!(error.to_string().contains("stop_reasons.toml"), "{error}");
         }

@@ -114,7 +114,6 @@ impl Modes {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::mappings::Mappings;
 
     fn ids(current: &str, bypass: bool) -> Vec<String> {

@@ -447,7 +447,7 @@ mod tests {
             assert_eq!(option.kind.allows(), option.mode.is_some(), "{}", option.label);
         }
         let text = "[[plan]]\nlabel = \"Yes\"\nkind = \"allow_once\"\n";
-        let error = Mappings::with_overrides([("permissions.toml", text)]).unwrap_err().to_string();
+        let error = Mappings::with_overrides([("permissions.toml", text)]).expect_err("refused").to_string();
         assert!(error.contains("`mode`"), "{error}");
     }
 

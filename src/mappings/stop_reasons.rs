@@ -216,7 +216,7 @@ mod tests {
             "[[rule]]\nstop = \"refusal\"\nfail = true\n",
             "[[rule]]\nstop = \"done\"\n",
         ] {
-            let error = Mappings::with_overrides([("stop_reasons.toml", text)]).unwrap_err().to_string();
+            let error = Mappings::with_overrides([("stop_reasons.toml", text)]).expect_err("refused").to_string();
             assert!(error.contains("stop_reasons.toml"), "{error}");
         }
     }

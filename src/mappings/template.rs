@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_lonely_brace_is_refused_with_what_is_missing() {
-        assert_eq!(Template::parse("Read {path").unwrap_err(), "a `}` after `{path`");
+        assert_eq!(Template::parse("Read {path").expect_err("refused"), "a `}` after `{path`");
         assert!(Template::parse("a } b").is_err());
         assert!(Template::parse("a {} b").is_err());
     }

@@ -454,7 +454,7 @@ mod tests {
         let read = Mappings::builtin().tools.get("Read");
         assert_eq!((read.path(), read.line()), (Some("file_path"), Some("offset")));
         let source = Source { file: "tools.toml", text: "[tool.X]\npath = \"p\"\ncontent = \"diff_write\"\n" };
-        let error = Tools::read(&[source]).unwrap_err().to_string();
+        let error = Tools::read(&[source]).expect_err("refused").to_string();
         assert!(error.contains("tool.X.new"), "{error}");
     }
 

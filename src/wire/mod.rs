@@ -1,6 +1,7 @@
-//! The protocols as bytes and messages. No I/O, no decisions.
+//! The protocols as bytes and messages. No I/O, no clock, no decisions.
 
 pub mod acp;
+pub mod frame;
 pub mod jsonrpc;
 pub mod stream_json;
 pub mod text;

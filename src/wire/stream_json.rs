@@ -71,6 +71,65 @@ impl<'a> Line<'a> {
     }
 }
 
+/// A string that is borrowed wherever it holds no escape.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Str<'a>(#[serde(borrow)] pub Cow<'a, str>);
+
+/// A `content_block_delta` read in one pass: the line that comes for every token. What does not fit this shape to the
+/// letter is no error: [`Line`] reads it member by member.
+#[derive(Debug, Deserialize)]
+pub struct DeltaLine<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Str<'a>,
+    /// The subagent's call.
+    #[serde(borrow)]
+    pub parent_tool_use_id: Option<Str<'a>>,
+    /// The event.
+    #[serde(borrow)]
+    pub event: DeltaEvent<'a>,
+}
+
+/// The event of a [`DeltaLine`].
+#[derive(Debug, Deserialize)]
+pub struct DeltaEvent<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Str<'a>,
+    /// The block's index in its message.
+    pub index: u32,
+    /// What is new.
+    #[serde(borrow)]
+    pub delta: StrictDelta<'a>,
+}
+
+/// The delta of a [`DeltaLine`].
+#[derive(Debug, Deserialize)]
+pub struct StrictDelta<'a> {
+    /// As in [`Delta`].
+    #[serde(borrow, rename = "type")]
+    pub kind: Str<'a>,
+    /// As in [`Delta`].
+    #[serde(borrow)]
+    pub text: Option<Str<'a>>,
+    /// As in [`Delta`].
+    #[serde(borrow)]
+    pub thinking: Option<Str<'a>>,
+    /// As in [`Delta`].
+    #[serde(borrow)]
+    pub partial_json: Option<Str<'a>>,
+}
+
+impl<'a> DeltaLine<'a> {
+    /// Reads a line of just this shape; `None` for every other line.
+    #[must_use]
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        // Most other lines are told by one fast look.
+        memchr::memmem::find(line, b"\"content_block_delta\"")?;
+        let line: Self = serde_json::from_slice(line).ok()?;
+        (line.kind.0 == "stream_event" && line.event.kind.0 == "content_block_delta").then_some(line)
+    }
+}
+
 fn is_object(json: &[u8]) -> bool {
     json.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')
 }
@@ -575,6 +634,21 @@ mod tests {
         assert_eq!(line.kind(), "assistant");
         assert_eq!(text(line.parent_tool_use_id), None);
         assert!(ApiMessage::read(line.message).content.is_none());
+    }
+
+    #[test]
+    fn a_delta_is_read_in_one_pass_and_an_odd_one_member_by_member() {
+        let line = br#"{"uuid":"u","parent_tool_use_id":null,"event":{"delta":{"text":"a\n","type":"text_delta"},"index":1,"type":"content_block_delta"},"type":"stream_event"}"#;
+        let delta = DeltaLine::parse(line).unwrap_or_else(|| panic!("not read"));
+        assert_eq!(delta.event.delta.text.map(|t| t.0.into_owned()).as_deref(), Some("a\n"));
+        // Half of a surrogate pair, an index of another type, another message that only quotes the word.
+        for odd in [
+            &br#"{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ud83d"}}}"#[..],
+            br#"{"type":"stream_event","event":{"type":"content_block_delta","index":"0","delta":{"type":"text_delta","text":"x"}}}"#,
+            br#"{"type":"assistant","message":{"content":"content_block_delta"}}"#,
+        ] {
+            assert!(DeltaLine::parse(odd).is_none());
+        }
     }
 
     #[test]

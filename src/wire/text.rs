@@ -17,6 +17,31 @@ pub type Raw<'a> = Option<&'a RawValue>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carry(Option<u16>);
 
+/// A piece of streamed text as it was read.
+#[derive(Debug)]
+pub enum Fragment<'a> {
+    /// Decoded.
+    Text(Cow<'a, str>),
+    /// Still a JSON string, perhaps with half of a surrogate pair.
+    Token(Raw<'a>),
+}
+
+impl<'a> Fragment<'a> {
+    /// The text, completed with what the piece before left in `carry`; `None` when it is no string.
+    #[must_use]
+    pub fn complete(self, carry: &mut Carry) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Token(raw) => piece(raw, carry),
+            // A whole piece holds no second half: one that waits stands alone before it.
+            Self::Text(text) if carry.0.is_some() && !text.is_empty() => {
+                *carry = Carry::default();
+                Some(Cow::Owned(format!("{}{text}", char::REPLACEMENT_CHARACTER)))
+            }
+            Self::Text(text) => Some(text),
+        }
+    }
+}
+
 /// The text of a JSON string; `None` for every other kind of value. A lone surrogate becomes U+FFFD.
 #[must_use]
 pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
@@ -50,7 +75,7 @@ pub fn uint(raw: Raw<'_>) -> Option<u64> {
     text.parse().ok().or_else(|| {
         let f: f64 = text.parse().ok()?;
         // Exact for every count that claude can mean; beyond 2^53 a count is nonsense anyway.
-        (f >= 0.0 && f <= 9_007_199_254_740_992.0 && f.fract() == 0.0).then_some(f as u64)
+        ((0.0..=9_007_199_254_740_992.0).contains(&f) && f.fract() == 0.0).then_some(f as u64)
     })
 }
 

@@ -34,7 +34,7 @@ impl<'a> Input<'a> {
         let raw = self.0.get(name).copied();
         text(raw).or_else(|| {
             let token = raw?.get();
-            (!token.starts_with(['{', '[', 'n'])).then(|| Cow::Borrowed(token))
+            (!token.starts_with(['{', '[', 'n'])).then_some(Cow::Borrowed(token))
         })
     }
 }

@@ -7,10 +7,10 @@ use crate::mappings::Dialect;
 use crate::translate::{Action, Actions, Chunk, ChunkKind};
 use crate::wire::acp::{AvailableCommand, CommandInput, SessionUpdate};
 use crate::wire::stream_json::{
-    self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Delta, Lifecycle, Line, Misc,
-    ResultLine, StreamEvent, SystemLine, UserExtra,
+    self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Delta, DeltaLine, Lifecycle,
+    Line, Misc, ResultLine, Str, StreamEvent, SystemLine, UserExtra,
 };
-use crate::wire::text::{Raw, boolean, items, text, uint};
+use crate::wire::text::{Fragment, Raw, boolean, items, text, uint};
 
 use super::AcpOverClaude;
 use super::stream::{BlockKind, Whole};
@@ -18,6 +18,9 @@ use super::turn::Failure;
 
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
+        if let Some(line) = DeltaLine::parse(bytes) {
+            return self.delta_line(line, out);
+        }
         let line = match Line::parse(bytes) {
             Ok(line) => line,
             Err(e) => return out.note(format!("a line of the agent that is no message: {e}")),
@@ -104,6 +107,29 @@ impl AcpOverClaude {
         }
     }
 
+    /// A delta of the usual shape.
+    fn delta_line(&mut self, line: DeltaLine<'_>, out: &mut Actions) {
+        let parent = line.parent_tool_use_id.as_ref().map(|p| &*p.0);
+        let Ok(index) = usize::try_from(line.event.index) else { return };
+        let delta = line.event.delta;
+        let (text, kind) = match &*delta.kind.0 {
+            "text_delta" => (delta.text, ChunkKind::Message),
+            "thinking_delta" => (delta.thinking, ChunkKind::Thought),
+            "input_json_delta" => {
+                if let Some(json) = delta.partial_json {
+                    self.tool_input(parent, index, &json.0, out);
+                }
+                return;
+            }
+            // Signatures are for the API; citations have no place in ACP.
+            _ => return,
+        };
+        if let Some(Str(text)) = text {
+            self.fragment(parent, index, kind, Fragment::Text(text), out);
+        }
+    }
+
+    /// A delta of an unusual shape.
     fn delta(&mut self, parent: Option<&str>, event: &StreamEvent<'_>, out: &mut Actions) {
         let Some(index) = index(event.index) else { return };
         let delta = Delta::read(event.delta);
@@ -116,10 +142,13 @@ impl AcpOverClaude {
                 }
                 return;
             }
-            // Signatures are for the API; citations have no place in ACP.
             _ => return,
         };
-        let piece = self.streams.of(parent).piece(index, kind == ChunkKind::Thought, raw);
+        self.fragment(parent, index, kind, Fragment::Token(raw), out);
+    }
+
+    fn fragment(&mut self, parent: Option<&str>, index: usize, kind: ChunkKind, new: Fragment<'_>, out: &mut Actions) {
+        let piece = self.streams.of(parent).piece(index, kind == ChunkKind::Thought, new);
         if parent.is_some() {
             return out.note("text of a subagent");
         }

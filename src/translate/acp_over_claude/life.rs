@@ -339,6 +339,7 @@ impl AcpOverClaude {
                 self.turns.fail_all(&error, out);
             }
             State::Down | State::Up | State::Stopping => {
+                self.turns.take_back();
                 let error = self.death("agent_died", exit);
                 self.finish_turn(Ending::Died(error), out);
             }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::translate::partial_json::PartialObject;
-use crate::wire::text::{Carry, Raw, piece};
+use crate::wire::text::{Carry, Fragment};
 
 /// The streams of a session: the main one and those of subagents.
 #[derive(Debug, Default)]
@@ -138,7 +138,7 @@ impl Stream {
     }
 
     /// A piece of a block: what of it is new. The block is made when its start was not seen.
-    pub(super) fn piece(&mut self, index: usize, thought: bool, raw: Raw<'_>) -> Option<Piece> {
+    pub(super) fn piece(&mut self, index: usize, thought: bool, new: Fragment<'_>) -> Option<Piece> {
         let make = || if thought { BlockKind::Thought } else { BlockKind::Text };
         if self.blocks.get(index).is_none() {
             self.start_block(index, make());
@@ -147,7 +147,7 @@ impl Stream {
         if matches!(block.kind, BlockKind::Other) {
             block.kind = make();
         }
-        let text = piece(raw, &mut block.carry).filter(|t| !t.is_empty())?;
+        let text = new.complete(&mut block.carry).filter(|t| !t.is_empty())?;
         if block.text.is_empty() && block.told.is_none() {
             block.told = take(&mut self.broken, thought);
         }
@@ -270,7 +270,7 @@ mod tests {
 
     fn feed(s: &mut Stream, text: &str) -> Option<Piece> {
         let raw = RawValue::from_string(format!("{text:?}")).unwrap_or_else(|e| panic!("{text}: {e}"));
-        s.piece(0, false, Some(&raw))
+        s.piece(0, false, Fragment::Token(Some(&raw)))
     }
 
     fn part(id: &str, text: &str) -> Piece {
@@ -335,6 +335,6 @@ mod tests {
     #[test]
     fn a_wild_index_allocates_nothing() {
         let raw = RawValue::from_string("\"x\"".into()).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(Stream::default().piece(usize::MAX - 1, false, Some(&raw)), None);
+        assert_eq!(Stream::default().piece(usize::MAX - 1, false, Fragment::Token(Some(&raw))), None);
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Turns {
 struct Prompt {
     id: Id,
     content: PromptContent,
+    /// Under which it was sent to a process that died before it took it.
+    uuid: Option<String>,
 }
 
 /// The prompt that claude works on.
@@ -51,6 +53,8 @@ pub(super) struct Turn {
     pub(super) is_command: bool,
     /// Claude was heard since the prompt was sent.
     begun: bool,
+    /// The prompt, until claude has taken it: a process that dies before is followed by one that gets it.
+    untaken: Option<PromptContent>,
     pub(super) cancel: Cancel,
     /// Text was shown.
     pub(super) spoke: bool,
@@ -107,6 +111,16 @@ impl Turns {
     pub(super) fn begin(&mut self) {
         if let Some(turn) = &mut self.current {
             turn.begun = true;
+            turn.untaken = None;
+        }
+    }
+
+    /// Puts a prompt that the dead process did not take back to the front, once. It keeps its uuid, under which claude
+    /// drops what it has already.
+    pub(super) fn take_back(&mut self) {
+        let Some(turn) = self.current.take_if(|t| t.untaken.is_some() && t.cancel == Cancel::No) else { return };
+        if let Some(content) = turn.untaken {
+            self.queue.push_front(Prompt { id: turn.id, content, uuid: Some(turn.uuid) });
         }
     }
 
@@ -139,7 +153,7 @@ impl AcpOverClaude {
             out.near(jsonrpc::error(&id, &error));
             return;
         }
-        self.turns.queue.push_back(Prompt { id, content });
+        self.turns.queue.push_back(Prompt { id, content, uuid: None });
         self.pump(out);
     }
 
@@ -156,7 +170,8 @@ impl AcpOverClaude {
             return;
         }
         let Some(prompt) = self.turns.queue.pop_front() else { return };
-        let uuid = self.set.ids.uuid();
+        let again = prompt.uuid.is_some();
+        let uuid = prompt.uuid.unwrap_or_else(|| self.set.ids.uuid());
         out.far(stream_json::user(&uuid, &prompt.content.blocks));
         self.far.prompted();
         self.turns.current = Some(Turn {
@@ -164,6 +179,7 @@ impl AcpOverClaude {
             uuid,
             is_command: prompt.content.is_command,
             begun: false,
+            untaken: (!again).then_some(prompt.content),
             cancel: Cancel::No,
             spoke: false,
             failure: None,
@@ -230,6 +246,7 @@ impl AcpOverClaude {
         if turn.uuid != uuid {
             return;
         }
+        turn.untaken = None;
         match state {
             "started" => turn.begun = true,
             "completed" | "cancelled" | "discarded" | "refused" => {

@@ -1,0 +1,62 @@
+//! The live sessions: session id → mailbox.
+//!
+//! Owns what the connection's router and its session tasks share. Keeps: no guard of the map lives across an await; a
+//! session is found from the moment it is opened until its task ends.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dashmap::DashMap;
+use tokio::sync::mpsc;
+
+/// Lines that may wait for a session. It takes them at once, so they wait only while its process is being started.
+pub(super) const MAILBOX: usize = 256;
+
+/// What comes to a session from its connection.
+#[derive(Debug, Clone)]
+pub(super) enum Mail {
+    /// A line of the editor.
+    Line(Bytes),
+    /// The editor is gone.
+    Closed,
+}
+
+/// The way to one session.
+pub(super) type Mailbox = mpsc::Sender<Mail>;
+
+/// All sessions of a connection. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Registry {
+    by_number: Arc<DashMap<u32, Mailbox>>,
+    by_id: Arc<DashMap<Arc<str>, u32>>,
+}
+
+impl Registry {
+    /// Adds a session.
+    pub(super) fn add(&self, number: u32, id: Arc<str>, mailbox: Mailbox) {
+        self.by_number.insert(number, mailbox);
+        self.by_id.insert(id, number);
+    }
+
+    /// Takes a session out.
+    pub(super) fn remove(&self, number: u32, id: &str) {
+        self.by_id.remove(id);
+        self.by_number.remove(&number);
+    }
+
+    /// The mailbox of the session with this id.
+    pub(super) fn of_id(&self, id: &str) -> Option<Mailbox> {
+        let number = *self.by_id.get(id)?;
+        self.of_number(number)
+    }
+
+    /// The mailbox of the session with this number.
+    pub(super) fn of_number(&self, number: u32) -> Option<Mailbox> {
+        self.by_number.get(&number).map(|mailbox| mailbox.clone())
+    }
+
+    /// All mailboxes.
+    pub(super) fn all(&self) -> Vec<Mailbox> {
+        self.by_number.iter().map(|entry| entry.value().clone()).collect()
+    }
+}

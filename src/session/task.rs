@@ -1,0 +1,411 @@
+//! One session: its translator, its far process, its timers.
+//!
+//! Owns the loop that turns what happens into events and actions into deeds. Keeps: the loop never waits for one peer
+//! while another has something to say: what the editor or the agent cannot take yet is kept here, and while too much is
+//! kept the agent is not read (design, section 3, rules 5 and 10). Events of a process end with its exit; then come
+//! those of the next one.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::acp::{Launch, why};
+use super::files;
+use super::near::{NearQueue, Out};
+use super::registry::Mail;
+use crate::peer::child::{Child, ChildControl, ChildExit, ChildInput, ChildOutput, ChildSpec, SpawnError};
+use crate::trace::{Dir, Trace, Wire};
+use crate::translate::{Action, Actions, Event, FarExit, FarSpec, FileContent, StartFailure, Stop, Timer, Translator};
+use crate::wire::frame::{Frame, write_line};
+
+/// Lines kept for the editor or the agent before the agent is no longer read.
+const KEPT: usize = 64;
+
+/// Lines kept for the editor before even the editor is no longer heard: it asks and does not listen.
+const FLOOD: usize = 4096;
+
+/// Lines of the agent taken in one go; what they say is written in one batch.
+const BATCH: usize = 64;
+
+/// A stream that brings more than one batch in this time is read this often and no more: each look at it costs three
+/// system calls, which is far more than the translation. A stream of up to 2,000 pieces a second is not held at all.
+const PACE: Duration = Duration::from_millis(1);
+
+/// An agent whose stdin was closed gets this long to end by itself. Claude takes 0.3 s (stream-json.md, section 12).
+const GRACE: Duration = Duration::from_secs(1);
+
+/// An agent that closed its stdout and lives on is of no use.
+const MUTE: Duration = Duration::from_secs(2);
+
+/// A session that runs as a task of its own.
+pub(super) struct SessionTask<T> {
+    pub(super) translator: T,
+    pub(super) session_id: Arc<str>,
+    pub(super) mailbox: mpsc::Receiver<Mail>,
+    pub(super) near: NearQueue,
+    pub(super) launch: Arc<Launch>,
+    pub(super) trace: Trace,
+}
+
+/// The far process that runs now.
+struct Far {
+    output: ChildOutput,
+    /// `None` once its stdin is to be closed.
+    input: Option<ChildInput>,
+    control: ChildControl,
+    exit: ChildExit,
+    /// Its stdout has ended.
+    silent: bool,
+    /// Its stdin is closed after what is kept.
+    closing: bool,
+}
+
+#[derive(Default)]
+struct State {
+    actions: Actions,
+    to_near: VecDeque<Out>,
+    to_far: VecDeque<Vec<u8>>,
+    far: Option<Far>,
+    timers: Vec<(TimerKind, Instant)>,
+    reads: JoinSet<(u64, FileContent)>,
+    roots: Vec<PathBuf>,
+    near_gone: bool,
+    ended: bool,
+    /// When the agent was read last.
+    last_batch: Option<Instant>,
+    /// The agent is not read until then.
+    hold: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimerKind {
+    /// The translator's.
+    Of(Timer),
+    /// The agent is terminated.
+    Terminate,
+}
+
+/// What the loop woke up for.
+enum Woke {
+    Mail(Option<Mail>),
+    NearReady,
+    NearGone,
+    FarReady(bool),
+    Frame(Option<Frame>),
+    Exit(crate::peer::child::ExitReport),
+    Timer,
+    Read(u64, FileContent),
+}
+
+impl<T: Translator> SessionTask<T> {
+    /// Runs until the session is over.
+    pub(super) async fn run(mut self) {
+        let mut s = State::default();
+        let mut timer = pin!(sleep_until(Instant::now() + Duration::from_secs(3600)));
+        let mut armed = None;
+        while !(s.ended && s.to_near.is_empty()) {
+            let next = s.timers.iter().map(|(_, at)| *at).chain(s.hold).min();
+            if next != armed {
+                armed = next;
+                if let Some(at) = next {
+                    timer.as_mut().reset(at);
+                }
+            }
+            let woke = self.wait(&mut s, timer.as_mut(), armed.is_some()).await;
+            self.act(woke, &mut s).await;
+        }
+    }
+
+    async fn wait(&mut self, s: &mut State, timer: Pin<&mut tokio::time::Sleep>, armed: bool) -> Woke {
+        let State { to_near, to_far, far, reads, near_gone, hold, .. } = s;
+        let (output, input, exit) = match far {
+            Some(far) if far.silent => (None, far.input.as_ref(), Some(&mut far.exit)),
+            Some(far) => (Some(&mut far.output), far.input.as_ref(), None),
+            None => (None, None, None),
+        };
+        let listen = hold.is_none() && to_near.len() < KEPT && to_far.len() < KEPT;
+        tokio::select! {
+            biased;
+            mail = self.mailbox.recv(), if !*near_gone && to_near.len() < FLOOD => Woke::Mail(mail),
+            ready = self.near.reserve(), if !to_near.is_empty() => match ready {
+                Ok(permit) => {
+                    if let Some(out) = to_near.pop_front() {
+                        permit.send(out);
+                    }
+                    Woke::NearReady
+                }
+                Err(_) => Woke::NearGone,
+            },
+            ready = ready(input), if !to_far.is_empty() && input.is_some() => Woke::FarReady(ready),
+            () = timer, if armed => Woke::Timer,
+            Some(done) = reads.join_next(), if !reads.is_empty() => match done {
+                Ok((effect, content)) => Woke::Read(effect, content),
+                // It panicked or was cancelled: there is nothing to show, and the question must not wait for it.
+                Err(_) => Woke::Read(0, FileContent::Unreadable("it cannot be read")),
+            },
+            frame = next_frame(output), if listen => Woke::Frame(frame),
+            report = end(exit) => Woke::Exit(report),
+        }
+    }
+
+    async fn act(&mut self, woke: Woke, s: &mut State) {
+        match woke {
+            Woke::Mail(Some(Mail::Line(line))) => self.handle(Event::Near(&line), s).await,
+            Woke::Mail(Some(Mail::Closed) | None) | Woke::NearGone => self.near_gone(s).await,
+            Woke::NearReady => self.send_near(s),
+            Woke::FarReady(true) => send_far(s),
+            // It reads no more; how it ends is told by its exit.
+            Woke::FarReady(false) => s.to_far.clear(),
+            Woke::Frame(Some(frame)) => self.frames(frame, s).await,
+            Woke::Frame(None) => {
+                if let Some(far) = &mut s.far {
+                    far.silent = true;
+                    set_timer(s, TimerKind::Terminate, MUTE);
+                }
+            }
+            Woke::Exit(report) => {
+                s.far = None;
+                s.to_far.clear();
+                s.timers.retain(|(kind, _)| *kind != TimerKind::Terminate);
+                self.trace.event("exit", || {
+                    json!({"session": &*self.session_id, "code": report.code, "signal": report.signal, "stderr": report.stderr_tail})
+                });
+                let exit = FarExit { code: report.code, signal: report.signal, stderr: report.stderr_tail };
+                self.handle(Event::FarClosed(&exit), s).await;
+            }
+            Woke::Timer => self.timers(s).await,
+            Woke::Read(effect, content) => self.handle(Event::FileRead { effect, content }, s).await,
+        }
+    }
+
+    /// Lines that are there already are taken together: what they say is joined and written at once.
+    async fn frames(&mut self, first: Frame, s: &mut State) {
+        let time = Instant::now();
+        let dense = s.last_batch.replace(time).is_some_and(|last| time.duration_since(last) < PACE / 2);
+        s.hold = dense.then(|| time + PACE);
+        let mut next = Some(first);
+        let mut taken = 0;
+        while let Some(frame) = next.take() {
+            taken += 1;
+            match frame {
+                Frame::Line(line) => {
+                    self.trace.line(Wire::Far, Dir::In, Some(&self.session_id), &line);
+                    self.translator.handle(Event::Far(&line), &mut s.actions);
+                }
+                Frame::Noise(noise) => {
+                    self.trace.noise(Wire::Far, Dir::In, Some(&self.session_id), &noise.bytes, why(noise.why));
+                }
+            }
+            if taken < BATCH
+                && s.to_near.len() + s.actions.as_slice().len() < KEPT
+                && let Some(far) = &mut s.far
+            {
+                match now(far.output.next_frame()) {
+                    Some(Some(frame)) => next = Some(frame),
+                    Some(None) => {
+                        far.silent = true;
+                        set_timer(s, TimerKind::Terminate, MUTE);
+                    }
+                    None => {}
+                }
+            }
+        }
+        self.perform(s).await;
+    }
+
+    async fn handle(&mut self, event: Event<'_>, s: &mut State) {
+        self.translator.handle(event, &mut s.actions);
+        self.perform(s).await;
+    }
+
+    async fn near_gone(&mut self, s: &mut State) {
+        // The mailbox of a gone editor stays closed: say it once.
+        self.mailbox.close();
+        while self.mailbox.try_recv().is_ok() {}
+        if !s.near_gone {
+            s.near_gone = true;
+            self.handle(Event::NearClosed, s).await;
+        } else {
+            s.to_near.clear();
+        }
+    }
+
+    async fn timers(&mut self, s: &mut State) {
+        let now = Instant::now();
+        s.hold = s.hold.filter(|at| *at > now);
+        while let Some(at) = s.timers.iter().position(|(_, at)| *at <= now) {
+            match s.timers.swap_remove(at).0 {
+                TimerKind::Of(timer) => self.handle(Event::Timer(timer), s).await,
+                TimerKind::Terminate => {
+                    if let Some(far) = &s.far {
+                        far.control.terminate();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what the translator said, in order.
+    async fn perform(&mut self, s: &mut State) {
+        // A start may fail, and the translator has something to say about it.
+        let mut failure = None;
+        loop {
+            let mut list: VecDeque<Action> = s.actions.drain().collect();
+            while let Some(action) = list.pop_front() {
+                match action {
+                    Action::Near(line) => s.to_near.push_back(Out::Line(line)),
+                    Action::Chunk(chunk) => {
+                        let next = Out::Chunk(chunk);
+                        if let Some(next) = match s.to_near.back_mut() {
+                            Some(last) => last.join(next),
+                            None => Some(next),
+                        } {
+                            s.to_near.push_back(next);
+                        }
+                    }
+                    Action::Far(line) => {
+                        if s.far.as_ref().is_some_and(|f| f.input.is_some() && !f.closing) {
+                            self.trace.line(Wire::Far, Dir::Out, Some(&self.session_id), &line);
+                            let mut bytes = Vec::with_capacity(line.len() + 1);
+                            write_line(&mut bytes, &line);
+                            s.to_far.push_back(bytes);
+                        }
+                    }
+                    Action::StartFar(spec) => failure = self.start(spec, s).await.err(),
+                    Action::StopFar(stop) => stop_far(stop, s),
+                    Action::ReadFile { effect, path } => {
+                        let roots = s.roots.clone();
+                        s.reads.spawn_blocking(move || (effect, files::read(&path, &roots)));
+                    }
+                    Action::SetTimer(timer, after) => set_timer(s, TimerKind::Of(timer), after),
+                    Action::ClearTimer(timer) => s.timers.retain(|(kind, _)| *kind != TimerKind::Of(timer)),
+                    Action::Note(note) => self.trace.note(Some(&self.session_id), format_args!("{note}")),
+                    Action::End => s.ended = true,
+                }
+            }
+            match failure.take() {
+                Some(why) => self.translator.handle(Event::FarFailed(&why), &mut s.actions),
+                None => break,
+            }
+        }
+        if self.near.is_closed() {
+            s.to_near.clear();
+        }
+        self.send_near(s);
+        send_far(s);
+    }
+
+    async fn start(&mut self, spec: FarSpec, s: &mut State) -> Result<(), StartFailure> {
+        let mut child = ChildSpec::new(self.launch.program.clone(), spec.cwd.clone());
+        child.args = self.launch.args.iter().cloned().chain(spec.args.into_iter().map(Into::into)).collect();
+        child.env = self.launch.env.clone();
+        child.env_remove = self.launch.env_remove.clone();
+        child.guard = self.launch.guard.clone();
+        self.trace.event("started", || {
+            let argv: Vec<_> =
+                std::iter::once(&child.program).chain(&child.args).map(|a| a.to_string_lossy()).collect();
+            json!({"session": &*self.session_id, "argv": argv, "cwd": child.cwd.to_string_lossy()})
+        });
+        s.roots = std::iter::once(spec.cwd).chain(spec.roots).collect();
+        let started = Child::spawn(&child).await.map_err(|e| {
+            let message = e.to_string();
+            match e {
+                SpawnError::CwdMissing { .. } | SpawnError::CwdNotADirectory { .. } => {
+                    StartFailure::BadDirectory(message)
+                }
+                SpawnError::NotFound { .. } | SpawnError::NoInterpreter { .. } | SpawnError::NotExecutable { .. } => {
+                    StartFailure::NoProgram(format!("{message} ({})", self.launch.hint))
+                }
+                SpawnError::Guard { .. } | SpawnError::Other { .. } => StartFailure::Other(message),
+            }
+        })?;
+        let Child { output, input, control, exit } = started;
+        s.far = Some(Far { output, input: Some(input), control, exit, silent: false, closing: false });
+        Ok(())
+    }
+
+    /// Hands over what the editor's queue has room for.
+    fn send_near(&self, s: &mut State) {
+        while !s.to_near.is_empty() {
+            let Ok(permit) = self.near.try_reserve() else { return };
+            if let Some(out) = s.to_near.pop_front() {
+                permit.send(out);
+            }
+        }
+    }
+}
+
+/// Hands over what the agent's stdin has room for, and closes it when that was asked for and all is handed over.
+fn send_far(s: &mut State) {
+    let Some(far) = &mut s.far else { return };
+    while let (Some(input), Some(line)) = (&far.input, s.to_far.pop_front()) {
+        match input.try_send(line) {
+            Ok(()) => {}
+            Err(crate::peer::sink::TrySendError::Full(line)) => {
+                s.to_far.push_front(line);
+                return;
+            }
+            Err(crate::peer::sink::TrySendError::Closed(_)) => s.to_far.clear(),
+        }
+    }
+    if far.closing {
+        far.input = None;
+    }
+}
+
+fn stop_far(stop: Stop, s: &mut State) {
+    let Some(far) = &mut s.far else { return };
+    match stop {
+        Stop::Interrupt => far.control.interrupt(),
+        Stop::Kill => far.control.kill(),
+        Stop::Gently => {
+            far.closing = true;
+            send_far(s);
+            set_timer(s, TimerKind::Terminate, GRACE);
+        }
+    }
+}
+
+fn set_timer(s: &mut State, kind: TimerKind, after: Duration) {
+    s.timers.retain(|(k, _)| *k != kind);
+    s.timers.push((kind, Instant::now() + after));
+}
+
+/// Polls a future once: what is there now.
+fn now<F: Future>(future: F) -> Option<F::Output> {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+async fn ready(input: Option<&ChildInput>) -> bool {
+    match input {
+        Some(input) => input.ready().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_frame(output: Option<&mut ChildOutput>) -> Option<Frame> {
+    match output {
+        Some(output) => output.next_frame().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn end(exit: Option<&mut ChildExit>) -> crate::peer::child::ExitReport {
+    match exit {
+        Some(exit) => exit.wait().await,
+        None => std::future::pending().await,
+    }
+}

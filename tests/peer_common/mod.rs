@@ -1,0 +1,25 @@
+//! What the tests of the peer layer share: a runtime with a deadline, and agents that are shell scripts.
+
+use std::time::Duration;
+
+use diglot::peer::child::ChildSpec;
+
+/// Far more than anything here takes: a test that reaches it hangs.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Runs a test on a current-thread runtime.
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("the system allows a runtime");
+    runtime
+        .block_on(async { tokio::time::timeout(DEADLINE, test).await })
+        .expect("the test hangs: what it waits for has not happened")
+}
+
+/// An agent that is a shell script.
+pub(crate) fn script(script: &str) -> ChildSpec {
+    let mut spec = ChildSpec::new("sh", std::env::temp_dir());
+    spec.args = vec!["-c".into(), script.into()];
+    spec.guard = Some(env!("CARGO_BIN_EXE_diglot").into());
+    spec
+}

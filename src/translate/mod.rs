@@ -113,6 +113,8 @@ pub enum Timer {
     Cancel,
     /// The far process said that a prompt is over and sent no result.
     Settle,
+    /// The far process has not answered a change of its settings.
+    Control,
 }
 
 /// What to do.

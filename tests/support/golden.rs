@@ -71,11 +71,12 @@ fn timer_name(timer: Timer) -> &'static str {
         Timer::Start => "start",
         Timer::Cancel => "cancel",
         Timer::Settle => "settle",
+        Timer::Control => "control",
     }
 }
 
 fn timer_of(name: &str) -> Result<Timer, String> {
-    [Timer::Start, Timer::Cancel, Timer::Settle]
+    [Timer::Start, Timer::Cancel, Timer::Settle, Timer::Control]
         .into_iter()
         .find(|t| timer_name(*t) == name)
         .ok_or_else(|| format!("there is no timer {name:?}"))

@@ -130,6 +130,10 @@ impl Judge {
         }
     }
 
+    pub(crate) fn far_ends(&mut self, number: u32) {
+        self.rules.far_ends(number);
+    }
+
     pub(crate) fn far_closed(&mut self, number: u32) {
         self.rules.far_closed(number);
     }

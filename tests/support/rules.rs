@@ -58,6 +58,8 @@ enum QuestionState {
 struct Far {
     session: String,
     runs: bool,
+    /// It is gone, and what that means is being said.
+    ends: bool,
     said_anything: bool,
     /// Our `initialize`, and whether it was answered with success.
     initialize: Option<(String, bool)>,
@@ -127,7 +129,7 @@ impl Rules {
             let far = self.fars.values().find(|f| f.session == *id);
             for (call, status) in &session.calls {
                 let goes_on = far.is_some_and(|f| f.runs && f.goes_on(call));
-                if *status != Status::Final && !goes_on {
+                if *status != Status::Final && !goes_on && !self.near_gone {
                     open.push(format!("call {call} was never closed"));
                 }
             }
@@ -316,7 +318,16 @@ impl Rules {
         self.fars.insert(number, Far { session: id.to_owned(), ..Far::default() });
     }
 
+    /// The process is gone: the event that says so begins.
+    pub(crate) fn far_ends(&mut self, number: u32) {
+        if let Some(far) = self.fars.get_mut(&number) {
+            far.ends = true;
+        }
+    }
+
     pub(crate) fn far_started(&mut self, number: u32) {
+        // What the one before left is settled before another one comes.
+        self.far_closed(number);
         if let Some(far) = self.fars.get_mut(&number) {
             far.runs = true;
             far.said_anything = false;
@@ -331,7 +342,8 @@ impl Rules {
     }
 
     pub(crate) fn far_closed(&mut self, number: u32) {
-        let Some(far) = self.fars.get_mut(&number) else { return };
+        let Some(far) = self.fars.get_mut(&number).filter(|f| f.ends) else { return };
+        far.ends = false;
         far.runs = false;
         far.requests.clear();
         let session = far.session.clone();
@@ -341,6 +353,10 @@ impl Rules {
         let Some(state) = self.sessions.get(&session) else { return };
         let open: Vec<String> =
             state.calls.iter().filter(|(_, s)| **s != Status::Final).map(|(c, _)| c.clone()).collect();
+        if self.near_gone {
+            // Nobody is left to be told.
+            return;
+        }
         for call in open {
             self.broken(format!("call {call} is open though its agent is dead"));
         }
@@ -350,10 +366,8 @@ impl Rules {
             .filter(|(_, q)| q.session == session && q.state == QuestionState::Open)
             .map(|(id, _)| id.clone())
             .collect();
-        if !self.near_gone {
-            for id in asked {
-                self.broken(format!("question {id} is open though its agent is dead"));
-            }
+        for id in asked {
+            self.broken(format!("question {id} is open though its agent is dead"));
         }
     }
 

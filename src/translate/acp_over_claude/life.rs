@@ -248,6 +248,7 @@ impl AcpOverClaude {
             StartFailure::Other(message) => self.error("agent_not_started", None, message),
         };
         self.fail_asks(&error, out);
+        self.asks.clear();
         self.start_failed(&error, out);
         self.far.state = State::Down;
         if self.opening.is_none() || self.near_closed {
@@ -270,15 +271,15 @@ impl AcpOverClaude {
     }
 
     /// Whoever waits for the process to do something is told that it will not.
-    fn fail_asks(&mut self, error: &RpcError, out: &mut Actions) {
-        let mut waiting: Vec<(String, Id)> = self
-            .asks
-            .drain()
-            .filter_map(|(request, asked)| match asked {
-                Asked::SetMode { near, .. } => Some((request, near)),
-                Asked::Initialize | Asked::Interrupt | Asked::McpServers => None,
-            })
-            .collect();
+    pub(super) fn fail_asks(&mut self, error: &RpcError, out: &mut Actions) {
+        let mut waiting: Vec<(String, Id)> = Vec::new();
+        self.asks.retain(|request, asked| match asked {
+            Asked::SetMode { near, .. } => {
+                waiting.push((request.clone(), near.clone()));
+                false
+            }
+            Asked::Initialize | Asked::Interrupt | Asked::McpServers => true,
+        });
         // In the order in which they were asked.
         waiting.sort_by_key(|(request, _)| (request.len(), request.clone()));
         for (_, near) in waiting {
@@ -323,11 +324,12 @@ impl AcpOverClaude {
     }
 
     pub(super) fn far_closed(&mut self, exit: &FarExit, out: &mut Actions) {
-        for timer in [Timer::Start, Timer::Cancel, Timer::Settle] {
+        for timer in [Timer::Start, Timer::Cancel, Timer::Settle, Timer::Control] {
             out.push(Action::ClearTimer(timer));
         }
         out.note(format!("{} {}", self.set.profile.title, exit.how()));
         self.fail_asks(&self.death("agent_died", exit), out);
+        self.asks.clear();
         // From here on no process runs: every call is closed, also one in the background.
         let state = std::mem::replace(&mut self.far.state, State::Down);
         self.withdraw_all_questions(out);

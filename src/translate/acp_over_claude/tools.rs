@@ -491,9 +491,9 @@ impl AcpOverClaude {
         }
     }
 
-    /// Closes what is open: with the turn the calls that belong to it, with the process all.
+    /// Closes what is open: with the turn the calls that belong to it, with the process or the editor all.
     pub(super) fn close_tools(&mut self, status: ToolStatus, why: &str, out: &mut Actions) {
-        let all = !self.far.is_up();
+        let all = !self.far.is_up() || self.near_closed;
         let ids: Vec<String> =
             self.tools.order.iter().filter(|id| all || !self.tools.is_background(id)).cloned().collect();
         for id in ids {

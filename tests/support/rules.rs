@@ -18,6 +18,12 @@ struct Asked {
     session: Option<String>,
     /// A prompt that the agent was given.
     sent: bool,
+    /// The uuid under which it was given.
+    uuid: Option<String>,
+    /// The agent was heard since.
+    taken: bool,
+    /// It goes to a second agent, since the first one died before it took it.
+    again: bool,
     answered: bool,
 }
 
@@ -153,6 +159,9 @@ impl Rules {
                     method: method.clone(),
                     session: text(params, "/sessionId").map(str::to_owned),
                     sent: false,
+                    uuid: None,
+                    taken: false,
+                    again: false,
                     answered: false,
                 });
             }
@@ -347,6 +356,13 @@ impl Rules {
         far.runs = false;
         far.requests.clear();
         let session = far.session.clone();
+        for request in &mut self.requests {
+            let lost = request.sent && !request.taken && !request.answered && !request.again;
+            if lost && request.session.as_ref() == Some(&session) {
+                request.sent = false;
+                request.again = true;
+            }
+        }
         if self.running_prompt(&session) {
             self.broken(format!("session {session}: the agent died and its prompt has no answer"));
         }
@@ -374,6 +390,14 @@ impl Rules {
     pub(crate) fn far_in(&mut self, number: u32, line: &Value) {
         let Some(far) = self.fars.get_mut(&number) else { return };
         far.hear(line);
+        let (kind, session) = (text(line, "/type"), far.session.clone());
+        let begins = kind == Some("assistant")
+            || text(line, "/subtype") == Some("init")
+            || text(line, "/event/type") == Some("message_start");
+        let named = (kind == Some("command_lifecycle")).then(|| text(line, "/command_uuid")).flatten();
+        for request in self.requests.iter_mut().filter(|r| r.sent && r.session.as_ref() == Some(&session)) {
+            request.taken |= begins || (named.is_some() && request.uuid.as_deref() == named);
+        }
     }
 
     pub(crate) fn far_out(&mut self, number: u32, line: &Value) {
@@ -404,7 +428,14 @@ impl Rules {
                     r.method == "session/prompt" && !r.answered && r.session.as_ref() == Some(&session)
                 };
                 match self.requests.iter_mut().find(of_session) {
-                    Some(request) if !request.sent => request.sent = true,
+                    Some(request) if !request.sent => {
+                        request.sent = true;
+                        let uuid = text(line, "/uuid").map(str::to_owned);
+                        if request.again && request.uuid != uuid {
+                            wrong.push("a prompt is sent again under another uuid".to_owned());
+                        }
+                        request.uuid = uuid;
+                    }
                     Some(_) => wrong.push("a prompt while another one runs".to_owned()),
                     None => wrong.push("a prompt that nobody sent".to_owned()),
                 }

@@ -417,6 +417,14 @@ lenient! {
 }
 
 lenient! {
+    /// The body of claude's answer to `mcp_set_servers`.
+    McpServersResult {
+        /// Name to what went wrong.
+        errors,
+    }
+}
+
+lenient! {
     /// A slash command.
     Command {
         /// Without the slash.
@@ -529,6 +537,11 @@ pub enum Ask<'a> {
     SetPermissionMode {
         /// Claude's own name of it.
         mode: &'a str,
+    },
+    /// Replaces the MCP servers that were given this way.
+    McpSetServers {
+        /// Name to configuration.
+        servers: &'a serde_json::Map<String, serde_json::Value>,
     },
 }
 

@@ -18,6 +18,12 @@ struct Asked {
     session: Option<String>,
     /// A prompt that the agent was given.
     sent: bool,
+    /// The uuid it was sent under.
+    uuid: String,
+    /// The agent was heard of it.
+    taken: bool,
+    /// Its agent died before it took it.
+    lost: bool,
     answered: bool,
 }
 
@@ -153,6 +159,9 @@ impl Rules {
                     method: method.clone(),
                     session: text(params, "/sessionId").map(str::to_owned),
                     sent: false,
+                    uuid: String::new(),
+                    taken: false,
+                    lost: false,
                     answered: false,
                 });
             }
@@ -337,8 +346,12 @@ impl Rules {
         }
     }
 
-    fn running_prompt(&self, session: &str) -> bool {
-        self.requests.iter().any(|r| r.sent && !r.answered && r.session.as_deref() == Some(session))
+    fn is_running(&self, session: &str, uuid: &str) -> bool {
+        self.running_prompt(session).is_some_and(|at| self.requests[at].uuid == uuid)
+    }
+
+    fn running_prompt(&self, session: &str) -> Option<usize> {
+        self.requests.iter().position(|r| r.sent && !r.answered && r.session.as_deref() == Some(session))
     }
 
     pub(crate) fn far_closed(&mut self, number: u32) {
@@ -347,8 +360,14 @@ impl Rules {
         far.runs = false;
         far.requests.clear();
         let session = far.session.clone();
-        if self.running_prompt(&session) {
-            self.broken(format!("session {session}: the agent died and its prompt has no answer"));
+        if let Some(at) = self.running_prompt(&session) {
+            let prompt = &mut self.requests[at];
+            // One that the agent did not take may be given to the next one, once.
+            if prompt.taken || prompt.lost {
+                self.broken(format!("session {session}: the agent died and its prompt has no answer"));
+            } else {
+                (prompt.sent, prompt.lost) = (false, true);
+            }
         }
         let Some(state) = self.sessions.get(&session) else { return };
         let open: Vec<String> =
@@ -374,6 +393,18 @@ impl Rules {
     pub(crate) fn far_in(&mut self, number: u32, line: &Value) {
         let Some(far) = self.fars.get_mut(&number) else { return };
         far.hear(line);
+        let session = far.session.clone();
+        let main = line.get("parent_tool_use_id").is_none_or(Value::is_null);
+        let takes = match text(line, "/type") {
+            Some("command_lifecycle") => text(line, "/command_uuid").is_some_and(|u| self.is_running(&session, u)),
+            Some("assistant") => main,
+            Some("stream_event") => main && text(line, "/event/type") == Some("message_start"),
+            Some("system") => text(line, "/subtype") == Some("init"),
+            _ => false,
+        };
+        if takes && let Some(at) = self.running_prompt(&session) {
+            self.requests[at].taken = true;
+        }
     }
 
     pub(crate) fn far_out(&mut self, number: u32, line: &Value) {
@@ -390,7 +421,7 @@ impl Rules {
                         }
                         far.initialize = Some((id, false));
                     }
-                    Some("interrupt" | "set_permission_mode") => {}
+                    Some("interrupt" | "set_permission_mode" | "mcp_set_servers") => {}
                     other => wrong.push(format!("diglot asks the agent {other:?}")),
                 }
             }
@@ -404,7 +435,10 @@ impl Rules {
                     r.method == "session/prompt" && !r.answered && r.session.as_ref() == Some(&session)
                 };
                 match self.requests.iter_mut().find(of_session) {
-                    Some(request) if !request.sent => request.sent = true,
+                    Some(request) if !request.sent => {
+                        request.sent = true;
+                        text(line, "/uuid").unwrap_or_default().clone_into(&mut request.uuid);
+                    }
                     Some(_) => wrong.push("a prompt while another one runs".to_owned()),
                     None => wrong.push("a prompt that nobody sent".to_owned()),
                 }

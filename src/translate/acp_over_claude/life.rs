@@ -15,8 +15,8 @@ use super::{AcpOverClaude, Asked};
 use crate::translate::{Action, Actions, FarExit, StartFailure, Stop, Timer};
 use crate::wire::acp::{Mode, Modes, NewSessionResult, SessionUpdate, ToolStatus};
 use crate::wire::jsonrpc::{self, Id, RpcError, codes};
-use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult};
-use crate::wire::text::text;
+use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult, McpServersResult};
+use crate::wire::text::{read, text};
 
 /// Claude answers `initialize` within a second; a start that takes this long never ends (incumbent.md, section 2).
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -115,6 +115,13 @@ impl AcpOverClaude {
         let request = self.ask_id();
         out.far(stream_json::control_request(&request, &Ask::Initialize));
         self.asks.insert(request, Asked::Initialize);
+        // Claude connects them before it takes the first prompt.
+        if let Some(servers) = self.opening.as_ref().and_then(Opening::mcp_servers) {
+            let servers = servers.clone();
+            let request = self.ask_id();
+            out.far(stream_json::control_request(&request, &Ask::McpSetServers { servers: &servers }));
+            self.asks.insert(request, Asked::McpServers);
+        }
         out.push(Action::SetTimer(Timer::Start, START_LIMIT));
     }
 
@@ -177,6 +184,20 @@ impl AcpOverClaude {
         let profile = &self.set.profile;
         let bypass = profile.flags.bypass.iter().any(|flag| profile.args.contains(flag));
         self.set.mappings.modes.offered(current, bypass)
+    }
+
+    /// Claude's answer to `mcp_set_servers`: the session works without a server that does not.
+    pub(super) fn mcp_servers_set(&mut self, response: &ControlResponse<'_>, out: &mut Actions) {
+        if text(response.subtype).as_deref() != Some("success") {
+            let said = text(response.error).unwrap_or_default();
+            return self.notice(&format!("the MCP servers could not be set: {said}"), out);
+        }
+        let errors: std::collections::BTreeMap<String, serde_json::Value> =
+            read(McpServersResult::read(response.response).errors).unwrap_or_default();
+        for (name, error) in errors {
+            let error = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
+            self.notice(&format!("the MCP server `{name}` does not work: {error}"), out);
+        }
     }
 
     fn answer_new(&self, id: &Id, mode: &str, out: &mut Actions) {
@@ -257,7 +278,7 @@ impl AcpOverClaude {
                 waiting.push((request.clone(), near.clone()));
                 false
             }
-            Asked::Initialize | Asked::Interrupt => true,
+            Asked::Initialize | Asked::Interrupt | Asked::McpServers => true,
         });
         // In the order in which they were asked.
         waiting.sort_by_key(|(request, _)| (request.len(), request.clone()));

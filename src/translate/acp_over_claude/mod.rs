@@ -95,6 +95,7 @@ pub struct AcpOverClaude {
 enum Asked {
     Initialize,
     Interrupt,
+    McpServers,
     SetMode { near: Id, mode: String },
 }
 

@@ -51,8 +51,7 @@ impl AcpOverClaude {
     fn near_request(&mut self, id: Id, method: &str, params: Raw<'_>, out: &mut Actions) {
         match method {
             methods::SESSION_NEW => {
-                let profile = &self.set.profile;
-                let opening = Opening::read(params).and_then(|o| o.check(&profile.title, &profile.flags));
+                let opening = Opening::read(params).and_then(|o| o.check(&self.set.profile));
                 self.open(id, opening, out);
             }
             methods::SESSION_PROMPT => {
@@ -122,6 +121,7 @@ impl AcpOverClaude {
         match asked {
             Asked::Initialize => self.initialized(response, out),
             Asked::Interrupt => {}
+            Asked::McpServers => self.mcp_servers_set(response, out),
             Asked::SetMode { near, mode } => {
                 if !self.asks.values().any(|asked| matches!(asked, Asked::SetMode { .. })) {
                     out.push(Action::ClearTimer(Timer::Control));

@@ -18,12 +18,12 @@ struct Asked {
     session: Option<String>,
     /// A prompt that the agent was given.
     sent: bool,
-    /// The uuid under which it was given.
-    uuid: Option<String>,
-    /// The agent was heard since.
+    /// The uuid it was sent under.
+    uuid: String,
+    /// The agent was heard of it.
     taken: bool,
-    /// It goes to a second agent, since the first one died before it took it.
-    again: bool,
+    /// Its agent died before it took it.
+    lost: bool,
     answered: bool,
 }
 
@@ -159,9 +159,9 @@ impl Rules {
                     method: method.clone(),
                     session: text(params, "/sessionId").map(str::to_owned),
                     sent: false,
-                    uuid: None,
+                    uuid: String::new(),
                     taken: false,
-                    again: false,
+                    lost: false,
                     answered: false,
                 });
             }
@@ -346,8 +346,12 @@ impl Rules {
         }
     }
 
-    fn running_prompt(&self, session: &str) -> bool {
-        self.requests.iter().any(|r| r.sent && !r.answered && r.session.as_deref() == Some(session))
+    fn is_running(&self, session: &str, uuid: &str) -> bool {
+        self.running_prompt(session).is_some_and(|at| self.requests[at].uuid == uuid)
+    }
+
+    fn running_prompt(&self, session: &str) -> Option<usize> {
+        self.requests.iter().position(|r| r.sent && !r.answered && r.session.as_deref() == Some(session))
     }
 
     pub(crate) fn far_closed(&mut self, number: u32) {
@@ -356,15 +360,14 @@ impl Rules {
         far.runs = false;
         far.requests.clear();
         let session = far.session.clone();
-        for request in &mut self.requests {
-            let lost = request.sent && !request.taken && !request.answered && !request.again;
-            if lost && request.session.as_ref() == Some(&session) {
-                request.sent = false;
-                request.again = true;
+        if let Some(at) = self.running_prompt(&session) {
+            let prompt = &mut self.requests[at];
+            // One that the agent did not take may be given to the next one, once.
+            if prompt.taken || prompt.lost {
+                self.broken(format!("session {session}: the agent died and its prompt has no answer"));
+            } else {
+                (prompt.sent, prompt.lost) = (false, true);
             }
-        }
-        if self.running_prompt(&session) {
-            self.broken(format!("session {session}: the agent died and its prompt has no answer"));
         }
         let Some(state) = self.sessions.get(&session) else { return };
         let open: Vec<String> =
@@ -390,13 +393,17 @@ impl Rules {
     pub(crate) fn far_in(&mut self, number: u32, line: &Value) {
         let Some(far) = self.fars.get_mut(&number) else { return };
         far.hear(line);
-        let (kind, session) = (text(line, "/type"), far.session.clone());
-        let begins = kind == Some("assistant")
-            || text(line, "/subtype") == Some("init")
-            || text(line, "/event/type") == Some("message_start");
-        let named = (kind == Some("command_lifecycle")).then(|| text(line, "/command_uuid")).flatten();
-        for request in self.requests.iter_mut().filter(|r| r.sent && r.session.as_ref() == Some(&session)) {
-            request.taken |= begins || (named.is_some() && request.uuid.as_deref() == named);
+        let session = far.session.clone();
+        let main = line.get("parent_tool_use_id").is_none_or(Value::is_null);
+        let takes = match text(line, "/type") {
+            Some("command_lifecycle") => text(line, "/command_uuid").is_some_and(|u| self.is_running(&session, u)),
+            Some("assistant") => main,
+            Some("stream_event") => main && text(line, "/event/type") == Some("message_start"),
+            Some("system") => text(line, "/subtype") == Some("init"),
+            _ => false,
+        };
+        if takes && let Some(at) = self.running_prompt(&session) {
+            self.requests[at].taken = true;
         }
     }
 
@@ -430,11 +437,7 @@ impl Rules {
                 match self.requests.iter_mut().find(of_session) {
                     Some(request) if !request.sent => {
                         request.sent = true;
-                        let uuid = text(line, "/uuid").map(str::to_owned);
-                        if request.again && request.uuid != uuid {
-                            wrong.push("a prompt is sent again under another uuid".to_owned());
-                        }
-                        request.uuid = uuid;
+                        text(line, "/uuid").unwrap_or_default().clone_into(&mut request.uuid);
                     }
                     Some(_) => wrong.push("a prompt while another one runs".to_owned()),
                     None => wrong.push("a prompt that nobody sent".to_owned()),

@@ -16,6 +16,9 @@ use super::AcpOverClaude;
 use super::stream::{BlockKind, Whole};
 use super::turn::Failure;
 
+/// Lines that may come before `session/new` is answered; claude says a few about hooks.
+const EARLY_LIMIT: usize = 256;
+
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
         if let Some(line) = DeltaLine::parse(bytes) {
@@ -26,6 +29,9 @@ impl AcpOverClaude {
             Err(e) => return out.note(format!("a line of the agent that is no message: {e}")),
         };
         let kind = line.kind();
+        if self.far.is_opening() && waits_for_the_session(&kind, &line) {
+            return self.hold(bytes, out);
+        }
         match &*kind {
             "stream_event" => self.stream_event(&line, out),
             "assistant" => self.assistant(&line, bytes, out),
@@ -70,6 +76,22 @@ impl AcpOverClaude {
             }
             "keep_alive" => {}
             other => out.note(format!("skipped a `{other}` message")),
+        }
+    }
+
+    /// Keeps a line until `session/new` is answered: an editor knows nothing of the session before (report 22).
+    fn hold(&mut self, bytes: &[u8], out: &mut Actions) {
+        if self.early.len() < EARLY_LIMIT {
+            self.early.push(bytes.to_vec());
+        } else {
+            out.note("too much was said before the session was open; a line is lost");
+        }
+    }
+
+    /// The session is open: what was said before is told now.
+    pub(super) fn tell_early(&mut self, out: &mut Actions) {
+        for line in std::mem::take(&mut self.early) {
+            self.far_line(&line, out);
         }
     }
 
@@ -359,6 +381,16 @@ impl AcpOverClaude {
             out.note(format!("answered `{subtype}` as unsupported"));
             out.far(stream_json::unsupported(&id, &subtype));
         }
+    }
+}
+
+/// Whether a line is about the conversation, rather than about the start.
+fn waits_for_the_session(kind: &str, line: &Line<'_>) -> bool {
+    match kind {
+        "control_response" | "result" | "keep_alive" => false,
+        // A question needs the session; any other request is answered at once.
+        "control_request" => text(ControlRequest::read(line.request).subtype).as_deref() == Some("can_use_tool"),
+        _ => true,
     }
 }
 

@@ -159,6 +159,7 @@ impl AcpOverClaude {
                 self.answer_new(&id, &mode, out);
                 self.mode = Some(mode);
                 self.tell_commands(result.commands, out);
+                self.tell_early(out);
             }
             State::Returning { fresh } => {
                 if let Some(mode) = mode {

@@ -66,6 +66,8 @@ pub struct AcpOverClaude {
     /// Claude's session id of the moment: `/clear` changes it, ACP's stays.
     claude_session: String,
     far: Far,
+    /// Lines that came before the session was open.
+    early: Vec<Vec<u8>>,
     turns: Turns,
     streams: Streams,
     tools: Tools,
@@ -114,6 +116,7 @@ impl AcpOverClaude {
             set,
             opening: None,
             far: Far::default(),
+            early: Vec::new(),
             turns: Turns::default(),
             streams: Streams::default(),
             tools: Tools::default(),

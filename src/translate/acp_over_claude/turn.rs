@@ -298,6 +298,10 @@ impl AcpOverClaude {
         self.close_tools(ToolStatus::Failed, "the turn ended without a result of this call", out);
         if !ours {
             out.note("a result that ends no prompt of this session");
+            // What failed was that turn, not the one that waits.
+            if let Some(failure) = self.turns.running_mut().and_then(|t| t.failure.take()) {
+                self.say(&failure.text, out);
+            }
             self.usage(result, out);
             self.tell_plan(out);
             return;

@@ -320,6 +320,7 @@ impl AcpOverClaude {
                     self.claude_session = id.into_owned();
                 }
                 self.mode_told(line.permission_mode, out);
+                self.mcp_servers_told(line.mcp_servers, out);
             }
             "status" => self.mode_told(line.permission_mode, out),
             "commands_changed" => self.tell_commands(line.commands, out),

@@ -15,8 +15,8 @@ use super::{AcpOverClaude, Asked};
 use crate::translate::{Action, Actions, FarExit, StartFailure, Stop, Timer};
 use crate::wire::acp::{Mode, Modes, NewSessionResult, SessionUpdate, ToolStatus};
 use crate::wire::jsonrpc::{self, Id, RpcError, codes};
-use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult, McpServersResult};
-use crate::wire::text::{read, text};
+use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult, McpServer};
+use crate::wire::text::{Raw, items, text};
 
 /// Claude answers `initialize` within a second; a start that takes this long never ends (incumbent.md, section 2).
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -28,6 +28,8 @@ pub(super) struct Far {
     kept: Kept,
     /// What claude said when it could not resume.
     complaint: Option<String>,
+    /// The MCP servers that do not work were told.
+    servers_told: bool,
 }
 
 /// What claude's store holds of the conversation under its present id.
@@ -111,17 +113,11 @@ impl AcpOverClaude {
     }
 
     fn start(&mut self, spec: crate::translate::FarSpec, out: &mut Actions) {
+        self.far.servers_told = false;
         out.push(Action::StartFar(spec));
         let request = self.ask_id();
         out.far(stream_json::control_request(&request, &Ask::Initialize));
         self.asks.insert(request, Asked::Initialize);
-        // Claude connects them before it takes the first prompt.
-        if let Some(servers) = self.opening.as_ref().and_then(Opening::mcp_servers) {
-            let servers = servers.clone();
-            let request = self.ask_id();
-            out.far(stream_json::control_request(&request, &Ask::McpSetServers { servers: &servers }));
-            self.asks.insert(request, Asked::McpServers);
-        }
         out.push(Action::SetTimer(Timer::Start, START_LIMIT));
     }
 
@@ -151,6 +147,7 @@ impl AcpOverClaude {
             out.push(Action::StopFar(Stop::Gently));
             return;
         }
+        out.push(Action::ForgetFile);
         let result = InitializeResult::read(response.response);
         let mode = text(result.current_permission_mode).map(String::from);
         match std::mem::replace(&mut self.far.state, State::Up) {
@@ -187,17 +184,17 @@ impl AcpOverClaude {
         self.set.mappings.modes.offered(current, bypass)
     }
 
-    /// Claude's answer to `mcp_set_servers`: the session works without a server that does not.
-    pub(super) fn mcp_servers_set(&mut self, response: &ControlResponse<'_>, out: &mut Actions) {
-        if text(response.subtype).as_deref() != Some("success") {
-            let said = text(response.error).unwrap_or_default();
-            return self.notice(&format!("the MCP servers could not be set: {said}"), out);
+    /// The editor's MCP servers as `system/init` has them: one that does not work is told once a process.
+    pub(super) fn mcp_servers_told(&mut self, servers: Raw<'_>, out: &mut Actions) {
+        if std::mem::replace(&mut self.far.servers_told, true) {
+            return;
         }
-        let errors: std::collections::BTreeMap<String, serde_json::Value> =
-            read(McpServersResult::read(response.response).errors).unwrap_or_default();
-        for (name, error) in errors {
-            let error = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
-            self.notice(&format!("the MCP server `{name}` does not work: {error}"), out);
+        for raw in items(servers).unwrap_or_default() {
+            let server = McpServer::read(Some(raw));
+            let (Some(name), Some(status)) = (text(server.name), text(server.status)) else { continue };
+            if status == "failed" && self.opening.as_ref().is_some_and(|o| o.has_mcp_server(&name)) {
+                self.notice(&format!("the MCP server `{name}` does not work"), out);
+            }
         }
     }
 
@@ -279,7 +276,7 @@ impl AcpOverClaude {
                 waiting.push((request.clone(), near.clone()));
                 false
             }
-            Asked::Initialize | Asked::Interrupt | Asked::McpServers => true,
+            Asked::Initialize | Asked::Interrupt => true,
         });
         // In the order in which they were asked.
         waiting.sort_by_key(|(request, _)| (request.len(), request.clone()));

@@ -97,7 +97,6 @@ pub struct AcpOverClaude {
 enum Asked {
     Initialize,
     Interrupt,
-    McpServers,
     SetMode { near: Id, mode: String },
 }
 

@@ -121,7 +121,6 @@ impl AcpOverClaude {
         match asked {
             Asked::Initialize => self.initialized(response, out),
             Asked::Interrupt => {}
-            Asked::McpServers => self.mcp_servers_set(response, out),
             Asked::SetMode { near, mode } => {
                 if !self.asks.values().any(|asked| matches!(asked, Asked::SetMode { .. })) {
                     out.push(Action::ClearTimer(Timer::Control));

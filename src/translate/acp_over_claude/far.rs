@@ -7,8 +7,8 @@ use crate::mappings::Dialect;
 use crate::translate::{Action, Actions, Chunk, ChunkKind};
 use crate::wire::acp::{AvailableCommand, CommandInput, SessionUpdate};
 use crate::wire::stream_json::{
-    self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Delta, DeltaLine, Lifecycle,
-    Line, Misc, ResultLine, Str, StreamEvent, SystemLine, UserExtra,
+    self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Decision, Delta, DeltaLine,
+    Lifecycle, Line, Misc, ResultLine, Str, StreamEvent, SystemLine, UserExtra,
 };
 use crate::wire::text::{Fragment, Raw, boolean, items, text, uint};
 
@@ -19,13 +19,19 @@ use super::turn::Failure;
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
         if let Some(line) = DeltaLine::parse(bytes) {
-            return self.delta_line(line, out);
+            return match self.is_known() {
+                true => self.delta_line(line, out),
+                false => out.note("text before the editor knows the session"),
+            };
         }
         let line = match Line::parse(bytes) {
             Ok(line) => line,
             Err(e) => return out.note(format!("a line of the agent that is no message: {e}")),
         };
         let kind = line.kind();
+        if !self.is_known() && !matches!(&*kind, "control_response" | "control_request" | "result") {
+            return out.note(format!("skipped a `{kind}` message that came before the editor knows the session"));
+        }
         match &*kind {
             "stream_event" => self.stream_event(&line, out),
             "assistant" => self.assistant(&line, bytes, out),
@@ -52,8 +58,9 @@ impl AcpOverClaude {
                 }
             }
             "conversation_reset" => {
-                if let Some(id) = text(Misc::of_line(bytes).new_conversation_id) {
-                    self.claude_session = id.into_owned();
+                // The next `init` tells the id that is kept; until then this one is nearest to it, and the old one would
+                // bring back what was cleared.
+                if self.session_is(Misc::of_line(bytes).new_conversation_id) {
                     self.far.reset();
                 }
                 self.plan.clear();
@@ -73,6 +80,11 @@ impl AcpOverClaude {
         }
     }
 
+    /// Whether the editor knows the session's id: nothing is told of one that `session/new` has not answered with.
+    fn is_known(&self) -> bool {
+        self.opening.is_some() && !self.far.is_opening()
+    }
+
     fn stream_event(&mut self, line: &Line<'_>, out: &mut Actions) {
         let parent = text(line.parent_tool_use_id);
         let event = StreamEvent::read(line.event);
@@ -80,7 +92,9 @@ impl AcpOverClaude {
         match &*kind {
             "content_block_delta" => self.delta(parent.as_deref(), &event, out),
             "message_start" => {
-                self.turns.begin();
+                if parent.is_none() {
+                    self.turns.begin();
+                }
                 let message = ApiMessage::read(event.message);
                 let broken = self.streams.of(parent.as_deref()).begin(text(message.id).as_deref());
                 self.calls_broke_off(&broken, out);
@@ -174,9 +188,12 @@ impl AcpOverClaude {
 
     /// One finished block: what its deltas did not show yet.
     fn assistant(&mut self, line: &Line<'_>, bytes: &[u8], out: &mut Actions) {
-        self.turns.begin();
         let parent = text(line.parent_tool_use_id);
         let parent = parent.as_deref();
+        // A subagent may belong to work in the background.
+        if parent.is_none() {
+            self.turns.begin();
+        }
         let message = ApiMessage::read(line.message);
         let id = text(message.id);
         let extra = AssistantExtra::of_line(bytes);
@@ -294,9 +311,7 @@ impl AcpOverClaude {
         match &*subtype {
             "init" => {
                 self.turns.begin();
-                if let Some(id) = text(line.session_id) {
-                    self.claude_session = id.into_owned();
-                }
+                self.session_is(line.session_id);
                 self.mode_told(line.permission_mode, out);
             }
             "status" => self.mode_told(line.permission_mode, out),
@@ -318,10 +333,21 @@ impl AcpOverClaude {
         }
     }
 
+    /// Claude's session id of the moment, which goes on the command line: only a UUID is one.
+    fn session_is(&mut self, id: Raw<'_>) -> bool {
+        let Some(id) = text(id).filter(|id| is_uuid(id)) else { return false };
+        self.claude_session = id.into_owned();
+        true
+    }
+
     fn mode_told(&mut self, mode: Raw<'_>, out: &mut Actions) {
         if let Some(mode) = text(mode)
             && self.far.is_up()
         {
+            // A process that comes back later is in the mode that claude went on to, not in one that was left.
+            if self.chosen_mode.is_some() {
+                self.chosen_mode = Some(mode.to_string());
+            }
             self.mode_is(&mode, out);
         }
     }
@@ -353,13 +379,25 @@ impl AcpOverClaude {
         };
         let request = ControlRequest::read(line.request);
         let subtype = text(request.subtype).unwrap_or_default();
-        if subtype == "can_use_tool" {
+        if subtype == "can_use_tool" && !self.is_known() {
+            let message = "The editor's session is not open yet; nobody could be asked.";
+            let deny = Decision::Deny { message, interrupt: false, classification: None };
+            out.far(stream_json::control_response(&id, &deny));
+        } else if subtype == "can_use_tool" {
             self.can_use_tool(&id, &request, out);
         } else {
             out.note(format!("answered `{subtype}` as unsupported"));
             out.far(stream_json::unsupported(&id, &subtype));
         }
     }
+}
+
+fn is_uuid(id: &str) -> bool {
+    id.len() == 36
+        && id.bytes().enumerate().all(|(at, b)| match at {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
 }
 
 fn index(raw: Raw<'_>) -> Option<usize> {

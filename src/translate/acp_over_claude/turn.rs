@@ -305,9 +305,8 @@ impl AcpOverClaude {
             // No uuids: an agent that does not tell them. The late end of a turn that was stopped before is not ours
             // while nothing was heard of ours.
             Some(turn) => {
-                !(turn.named && self.turns.results_name)
-                    && !is_unasked(result.origin)
-                    && (turn.begun || turn.cancel != Cancel::No || !aborted)
+                let another = is_unasked(result.origin) || (turn.named && self.turns.results_name);
+                !another && (turn.begun || turn.cancel != Cancel::No || !aborted)
             }
         };
         self.close_tools(ToolStatus::Failed, "the turn ended without a result of this call", out);

@@ -536,7 +536,10 @@ pub enum Ask<'a> {
     /// Opens the conversation.
     Initialize,
     /// Stops the running turn.
-    Interrupt,
+    Interrupt {
+        /// Also drops what still waits in claude's own queue; otherwise it runs next (section 7.2).
+        cancel_queued: bool,
+    },
     /// Changes the permission mode.
     SetPermissionMode {
         /// Claude's own name of it.

@@ -22,7 +22,7 @@ const EARLY_LIMIT: usize = 256;
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
         if let Some(line) = DeltaLine::parse(bytes) {
-            return self.delta_line(line, out);
+            return if self.far.is_opening() { self.hold(bytes, out) } else { self.delta_line(line, out) };
         }
         let line = match Line::parse(bytes) {
             Ok(line) => line,
@@ -58,8 +58,9 @@ impl AcpOverClaude {
                 }
             }
             "conversation_reset" => {
-                if let Some(id) = text(Misc::of_line(bytes).new_conversation_id) {
-                    self.claude_session = id.into_owned();
+                // The next `init` tells the id that is kept; until then this one is nearest to it, and the old one would
+                // bring back what was cleared.
+                if self.session_is(Misc::of_line(bytes).new_conversation_id) {
                     self.far.reset();
                 }
                 self.plan.clear();
@@ -102,7 +103,9 @@ impl AcpOverClaude {
         match &*kind {
             "content_block_delta" => self.delta(parent.as_deref(), &event, out),
             "message_start" => {
-                self.turns.begin();
+                if parent.is_none() {
+                    self.turns.begin();
+                }
                 let message = ApiMessage::read(event.message);
                 let broken = self.streams.of(parent.as_deref()).begin(text(message.id).as_deref());
                 self.calls_broke_off(&broken, out);
@@ -196,9 +199,12 @@ impl AcpOverClaude {
 
     /// One finished block: what its deltas did not show yet.
     fn assistant(&mut self, line: &Line<'_>, bytes: &[u8], out: &mut Actions) {
-        self.turns.begin();
         let parent = text(line.parent_tool_use_id);
         let parent = parent.as_deref();
+        // A subagent may belong to work in the background.
+        if parent.is_none() {
+            self.turns.begin();
+        }
         let message = ApiMessage::read(line.message);
         let id = text(message.id);
         let extra = AssistantExtra::of_line(bytes);
@@ -316,9 +322,7 @@ impl AcpOverClaude {
         match &*subtype {
             "init" => {
                 self.turns.begin();
-                if let Some(id) = text(line.session_id) {
-                    self.claude_session = id.into_owned();
-                }
+                self.session_is(line.session_id);
                 self.mode_told(line.permission_mode, out);
                 self.mcp_servers_told(line.mcp_servers, out);
             }
@@ -341,10 +345,21 @@ impl AcpOverClaude {
         }
     }
 
+    /// Claude's session id of the moment, which goes on the command line: only a UUID is one.
+    fn session_is(&mut self, id: Raw<'_>) -> bool {
+        let Some(id) = text(id).filter(|id| is_uuid(id)) else { return false };
+        self.claude_session = id.into_owned();
+        true
+    }
+
     fn mode_told(&mut self, mode: Raw<'_>, out: &mut Actions) {
         if let Some(mode) = text(mode)
             && self.far.is_up()
         {
+            // A process that comes back later is in the mode that claude went on to, not in one that was left.
+            if self.chosen_mode.is_some() {
+                self.chosen_mode = Some(mode.to_string());
+            }
             self.mode_is(&mode, out);
         }
     }
@@ -393,6 +408,14 @@ fn waits_for_the_session(kind: &str, line: &Line<'_>) -> bool {
         "control_request" => text(ControlRequest::read(line.request).subtype).as_deref() == Some("can_use_tool"),
         _ => true,
     }
+}
+
+fn is_uuid(id: &str) -> bool {
+    id.len() == 36
+        && id.bytes().enumerate().all(|(at, b)| match at {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
 }
 
 fn index(raw: Raw<'_>) -> Option<usize> {

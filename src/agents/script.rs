@@ -156,7 +156,7 @@ pub enum Step {
         /// Its input. Not a string of it is longer than what is streamed.
         #[serde(default)]
         input: Value,
-        /// Its id; without it, `toolu_<turn>_<number>`.
+        /// Its id; without it, `toolu_<turn>_<number>`, or `toolu_<process>_<turn>_<number>` when resumed.
         id: Option<String>,
         /// The tool call (of a subagent) that this one belongs to.
         parent: Option<String>,

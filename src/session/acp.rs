@@ -32,6 +32,9 @@ const END_LIMIT: Duration = Duration::from_secs(6);
 /// An editor that has closed our stdin may still read, but not for ever.
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
+/// Answers that may wait for an editor that asks and does not read, before it is no longer heard.
+const FLOOD: usize = 4096;
+
 /// What is started for a session.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -76,6 +79,8 @@ struct Connection {
     agent: AcpAgent,
     registry: Registry,
     near: NearQueue,
+    /// What needs no session and waits for the editor to read.
+    replies: mpsc::Sender<Out>,
     sessions: JoinSet<()>,
     opened: u32,
 }
@@ -86,11 +91,14 @@ struct Connection {
 pub async fn run(options: AcpOptions) {
     let mut input = stdio::frames();
     let (near, mut writer) = near::spawn(stdio::Stdout::open(), options.trace.clone());
+    let (replies, waiting) = mpsc::channel(FLOOD);
+    tokio::spawn(hand_over(waiting, near.clone()));
     let mut connection = Connection {
         launch: Arc::new(options.launch.clone()),
         agent: AcpAgent::new(options.profile.title.clone()),
         registry: Registry::default(),
         near,
+        replies,
         sessions: JoinSet::new(),
         opened: 0,
         options,
@@ -170,9 +178,10 @@ impl Connection {
         }
     }
 
+    /// Waits only for an editor that asks thousands of things and reads no answer: one that does not read can still cancel.
     async fn reply(&self, line: Vec<u8>) {
         // Without a reader there is nobody to tell; the loop ends by the writer.
-        let _ = self.near.send(Out::Line(line)).await;
+        let _ = self.replies.send(Out::Line(line)).await;
     }
 
     async fn open(&mut self, line: Bytes) {
@@ -214,6 +223,14 @@ impl Connection {
             // Dropping a session drops its process, and with it the guard's lifeline: it ends in any case.
             tracing::warn!("a session did not end in time; its agent is killed");
         }
+    }
+}
+
+/// Hands the connection's own answers over as the editor reads them.
+async fn hand_over(mut replies: mpsc::Receiver<Out>, near: NearQueue) {
+    while let Some(reply) = replies.recv().await {
+        let Ok(place) = near.place(&reply).await else { return };
+        place.fill(reply);
     }
 }
 

@@ -4,8 +4,10 @@
 //! was queued first is written first, one write per batch; pieces of text that wait behind each other become one
 //! piece, so that a slow reader gets longer pieces instead of a longer queue (design, section 3, rules 2 and 10).
 
+use std::sync::Arc;
+
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::Chunk;
@@ -14,8 +16,14 @@ use crate::wire::frame::write_line;
 /// Lines that may wait.
 const QUEUE: usize = 256;
 
+/// Bytes that may wait. A longer line waits alone.
+const ROOM: u32 = 1024 * 1024;
+
 /// A batch is written when it has this many bytes, even if more waits.
 const BATCH: usize = 256 * 1024;
+
+/// What an entry takes beside its bytes.
+const ENTRY: usize = 128;
 
 /// One thing to write.
 #[derive(Debug)]
@@ -37,10 +45,77 @@ impl Out {
             (_, next) => Some(next),
         }
     }
+
+    /// What it takes up while it waits, in bytes.
+    pub(super) fn size(&self) -> usize {
+        ENTRY
+            + match self {
+                Out::Line(line) => line.len(),
+                Out::Chunk(chunk) => chunk.text.len(),
+            }
+    }
+
+    /// What it takes of the room.
+    fn cost(&self) -> u32 {
+        u32::try_from(self.size()).unwrap_or(ROOM).min(ROOM)
+    }
 }
 
-/// A way into the queue.
-pub(super) type NearQueue = mpsc::Sender<Out>;
+/// An entry and what it took of the room.
+#[derive(Debug)]
+struct Entry {
+    out: Out,
+    cost: u32,
+}
+
+/// The reader is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gone;
+
+/// A way into the queue. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct NearQueue {
+    sender: mpsc::Sender<Entry>,
+    room: Arc<Semaphore>,
+}
+
+/// A place in the queue for one entry.
+pub(super) struct Place<'q> {
+    place: mpsc::Permit<'q, Entry>,
+    room: SemaphorePermit<'q>,
+    cost: u32,
+}
+
+impl Place<'_> {
+    /// Takes the place: for the entry it was made for.
+    pub(super) fn fill(self, out: Out) {
+        self.room.forget();
+        self.place.send(Entry { out, cost: self.cost });
+    }
+}
+
+impl NearQueue {
+    /// A place for `out` as soon as there is one. Dropped while waiting, it has changed nothing.
+    pub(super) async fn place(&self, out: &Out) -> Result<Place<'_>, Gone> {
+        let cost = out.cost();
+        let room = self.room.acquire_many(cost).await.map_err(|_| Gone)?;
+        let place = self.sender.reserve().await.map_err(|_| Gone)?;
+        Ok(Place { place, room, cost })
+    }
+
+    /// A place for `out` if there is one now.
+    pub(super) fn place_now(&self, out: &Out) -> Option<Place<'_>> {
+        let cost = out.cost();
+        let room = self.room.try_acquire_many(cost).ok()?;
+        let place = self.sender.try_reserve().ok()?;
+        Some(Place { place, room, cost })
+    }
+
+    /// Whether the reader is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
 
 /// Makes the queue and the task that serves it. The task ends when every way in is dropped, or when the reader is gone.
 pub(super) fn spawn<W>(io: W, trace: Trace) -> (NearQueue, tokio::task::JoinHandle<()>)
@@ -48,38 +123,51 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let (sender, receiver) = mpsc::channel(QUEUE);
-    (sender, tokio::spawn(serve(io, receiver, trace)))
+    let room = Arc::new(Semaphore::new(ROOM as usize));
+    let queue = NearQueue { sender, room: room.clone() };
+    let task = tokio::spawn(async move {
+        serve(io, receiver, &room, trace).await;
+        // Whoever waits for room learns that there will be none.
+        room.close();
+    });
+    (queue, task)
 }
 
-async fn serve<W: AsyncWrite + Unpin>(mut io: W, mut queue: mpsc::Receiver<Out>, trace: Trace) {
+async fn serve<W: AsyncWrite + Unpin>(mut io: W, mut queue: mpsc::Receiver<Entry>, room: &Semaphore, trace: Trace) {
     let mut waiting = Vec::with_capacity(QUEUE);
     let mut bytes = Vec::new();
     while queue.recv_many(&mut waiting, QUEUE).await > 0 {
-        let mut items = waiting.drain(..).peekable();
-        while let Some(mut item) = items.next() {
-            while let Some(next) = items.peek() {
-                match (&item, next) {
-                    (Out::Chunk(this), Out::Chunk(that)) if this.continues_with(that) => {}
-                    _ => break,
-                }
-                if let Some(next) = items.next() {
-                    item.join(next);
-                }
+        // What was taken out of the queue keeps its room until it is written.
+        let mut taken = 0;
+        let mut entries = waiting.drain(..).peekable();
+        while let Some(Entry { mut out, cost }) = entries.next() {
+            taken += cost as usize;
+            while let Some(next) = entries.next_if(|next| continues(&out, &next.out)) {
+                taken += next.cost as usize;
+                out.join(next.out);
             }
-            let line = match item {
+            let line = match out {
                 Out::Line(line) => line,
                 Out::Chunk(chunk) => chunk.to_line(),
             };
             trace.line(Wire::Near, Dir::Out, None, &line);
             write_line(&mut bytes, &line);
-            if bytes.len() >= BATCH && !flush(&mut io, &mut bytes).await {
-                return;
+            if bytes.len() >= BATCH {
+                if !flush(&mut io, &mut bytes).await {
+                    return;
+                }
+                room.add_permits(std::mem::take(&mut taken));
             }
         }
         if !flush(&mut io, &mut bytes).await {
             return;
         }
+        room.add_permits(taken);
     }
+}
+
+fn continues(this: &Out, next: &Out) -> bool {
+    matches!((this, next), (Out::Chunk(this), Out::Chunk(next)) if this.continues_with(next))
 }
 
 /// Writes what is there; false when the reader is gone.
@@ -120,7 +208,7 @@ mod tests {
         for out in
             [chunk("a", "1"), chunk("a", "2"), Out::Line(b"{\"x\":1}".to_vec()), chunk("a", "3"), chunk("b", "4")]
         {
-            assert!(queue.send(out).await.is_ok());
+            send(&queue, out).await.unwrap();
         }
         drop(queue);
         assert!(task.await.is_ok());
@@ -141,8 +229,41 @@ mod tests {
         let (io, reader) = tokio::io::duplex(16);
         let (queue, task) = spawn(io, Trace::disabled());
         drop(reader);
-        assert!(queue.send(Out::Line(vec![b'x'; 100])).await.is_ok());
+        send(&queue, Out::Line(vec![b'x'; 100])).await.unwrap();
         assert!(task.await.is_ok());
         assert!(queue.is_closed());
+        assert_eq!(send(&queue, Out::Line(vec![b'x'; 100])).await, Err(Gone));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_reader_that_does_not_read_bounds_the_bytes_that_wait() {
+        let (io, mut reader) = tokio::io::duplex(16);
+        let (queue, task) = spawn(io, Trace::disabled());
+        let mut sent = 0;
+        let long = || Out::Line(vec![b'x'; 100_000]);
+        while let Some(place) = queue.place_now(&long()) {
+            place.fill(long());
+            sent += 1;
+            // The queue is taken over by its task, which keeps the room all the same.
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(sent, 10, "10 of 100 kB fit into 1 MiB");
+        // A line that is longer than all the room waits until it is alone.
+        let huge = Out::Line(vec![b'y'; 2 * ROOM as usize]);
+        let (sent, read) = tokio::join!(send(&queue, huge), async {
+            let mut all = vec![0; sent * 100_001];
+            reader.read_exact(&mut all).await
+        });
+        assert!(sent.is_ok() && read.is_ok());
+        drop(queue);
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest.len(), 2 * ROOM as usize + 1);
+        task.await.unwrap();
+    }
+
+    async fn send(queue: &NearQueue, out: Out) -> Result<(), Gone> {
+        queue.place(&out).await?.fill(out);
+        Ok(())
     }
 }

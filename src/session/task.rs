@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::acp::{Launch, why};
 use super::files;
-use super::near::{NearQueue, Out};
+use super::near::{Gone, NearQueue, Out, Place};
 use super::registry::Mail;
 use crate::peer::child::{Child, ChildControl, ChildExit, ChildInput, ChildOutput, ChildSpec, SpawnError};
 use crate::trace::{Dir, Trace, Wire};
@@ -30,11 +30,15 @@ use crate::wire::frame::{Frame, write_line};
 /// Lines kept for the editor or the agent before the agent is no longer read.
 const KEPT: usize = 64;
 
+/// Bytes kept for the editor before the agent is no longer read: pieces of text are joined, so their number says little.
+const KEPT_BYTES: usize = 64 * 1024;
+
 /// Lines kept for the editor before even the editor is no longer heard: it asks and does not listen.
 const FLOOD: usize = 4096;
 
-/// Lines of the agent taken in one go; what they say is written in one batch.
+/// Lines of the agent taken in one go, and after how many bytes no more are; what they say is written in one batch.
 const BATCH: usize = 64;
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// A stream that brings more than one batch in this time is read this often and no more: each look at it costs three
 /// system calls, which is far more than the translation. A stream of up to 2,000 pieces a second is not held at all.
@@ -132,18 +136,18 @@ impl<T: Translator> SessionTask<T> {
             Some(far) => (Some(&mut far.output), far.input.as_ref(), None),
             None => (None, None, None),
         };
-        let listen = hold.is_none() && to_near.len() < KEPT && to_far.len() < KEPT;
+        let listen = hold.is_none() && !is_full(to_near) && to_far.len() < KEPT;
         tokio::select! {
             biased;
             mail = self.mailbox.recv(), if !*near_gone && to_near.len() < FLOOD => Woke::Mail(mail),
-            ready = self.near.reserve(), if !to_near.is_empty() => match ready {
-                Ok(permit) => {
+            place = place(&self.near, to_near.front()), if !to_near.is_empty() => match place {
+                Ok(place) => {
                     if let Some(out) = to_near.pop_front() {
-                        permit.send(out);
+                        place.fill(out);
                     }
                     Woke::NearReady
                 }
-                Err(_) => Woke::NearGone,
+                Err(Gone) => Woke::NearGone,
             },
             ready = ready(input), if !to_far.is_empty() && input.is_some() => Woke::FarReady(ready),
             () = timer, if armed => Woke::Timer,
@@ -193,11 +197,12 @@ impl<T: Translator> SessionTask<T> {
         let dense = s.last_batch.replace(time).is_some_and(|last| time.duration_since(last) < PACE / 2);
         s.hold = dense.then(|| time + PACE);
         let mut next = Some(first);
-        let mut taken = 0;
+        let (mut taken, mut bytes) = (0, 0);
         while let Some(frame) = next.take() {
             taken += 1;
             match frame {
                 Frame::Line(line) => {
+                    bytes += line.len();
                     self.trace.line(Wire::Far, Dir::In, Some(&self.session_id), &line);
                     self.translator.handle(Event::Far(&line), &mut s.actions);
                 }
@@ -206,6 +211,7 @@ impl<T: Translator> SessionTask<T> {
                 }
             }
             if taken < BATCH
+                && bytes < BATCH_BYTES
                 && s.to_near.len() + s.actions.as_slice().len() < KEPT
                 && let Some(far) = &mut s.far
             {
@@ -335,10 +341,10 @@ impl<T: Translator> SessionTask<T> {
 
     /// Hands over what the editor's queue has room for.
     fn send_near(&self, s: &mut State) {
-        while !s.to_near.is_empty() {
-            let Ok(permit) = self.near.try_reserve() else { return };
+        while let Some(out) = s.to_near.front() {
+            let Some(place) = self.near.place_now(out) else { return };
             if let Some(out) = s.to_near.pop_front() {
-                permit.send(out);
+                place.fill(out);
             }
         }
     }
@@ -378,6 +384,20 @@ fn stop_far(stop: Stop, s: &mut State) {
 fn set_timer(s: &mut State, kind: TimerKind, after: Duration) {
     s.timers.retain(|(k, _)| *k != kind);
     s.timers.push((kind, Instant::now() + after));
+}
+
+/// Whether so much waits for the editor that the agent must wait too.
+fn is_full(to_near: &VecDeque<Out>) -> bool {
+    // At most so many are looked at, once for each time that the session wakes up.
+    to_near.len() >= KEPT || to_near.iter().map(Out::size).sum::<usize>() >= KEPT_BYTES
+}
+
+/// A place for what is kept longest.
+async fn place<'q>(near: &'q NearQueue, out: Option<&Out>) -> Result<Place<'q>, Gone> {
+    match out {
+        Some(out) => near.place(out).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Polls a future once: what is there now.

@@ -215,6 +215,10 @@ impl Agent {
         }
         let id = match id {
             Some(id) => fill(id, self),
+            // The ids of a conversation never come twice, also not from another process.
+            None if self.flags.resume.is_some() => {
+                format!("toolu_{}_{}_{}", std::process::id(), self.turn, self.calls.len())
+            }
             None => format!("toolu_{}_{}", self.turn, self.calls.len()),
         };
         let parent = parent.map(|parent| fill(parent, self));

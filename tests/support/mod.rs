@@ -4,6 +4,7 @@
 
 pub(crate) mod claude;
 pub(crate) mod conversation;
+pub(crate) mod convert;
 pub(crate) mod golden;
 pub(crate) mod judge;
 pub(crate) mod rules;

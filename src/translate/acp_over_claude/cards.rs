@@ -15,7 +15,7 @@ use crate::translate::FileContent;
 use crate::translate::diff::{self, Piece};
 use crate::wire::acp::{ContentBlock, Location, ToolCallContent};
 use crate::wire::stream_json::Block;
-use crate::wire::text::{Raw, cut, items, text};
+use crate::wire::text::{Raw, cut, items, text, uint};
 
 /// Output of a call that is shown; more is cut, since clients keep every byte (acp.md, section 6).
 const OUTPUT_LIMIT: usize = 256 * 1024;
@@ -177,6 +177,10 @@ pub(super) fn diffs(path: &str, pieces: Vec<Piece>) -> Vec<ToolCallContent<'stat
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ToolUseResult<'a> {
     #[serde(borrow)]
+    pub(super) harness_note_count: Raw<'a>,
+    #[serde(borrow)]
+    pub(super) harness_tail_count: Raw<'a>,
+    #[serde(borrow)]
     pub(super) stdout: Raw<'a>,
     #[serde(borrow)]
     pub(super) stderr: Raw<'a>,
@@ -224,18 +228,22 @@ impl Output {
             return out;
         }
         for raw in items(content).unwrap_or_default() {
-            let block = Block::read(Some(raw));
-            let part = match text(block.kind).as_deref() {
-                Some("text") => Some(ToolCallContent::text(for_people(&text(block.text).unwrap_or_default()))),
-                Some("image") => image(block.source),
-                _ => None,
-            };
-            match part {
-                Some(part) => out.parts.push(part),
-                None => out.skipped.push(text(block.kind).unwrap_or_default().into_owned()),
-            }
+            out.take(raw);
         }
         out
+    }
+
+    fn take(&mut self, raw: &RawValue) {
+        let block = Block::read(Some(raw));
+        let part = match text(block.kind).as_deref() {
+            Some("text") => Some(ToolCallContent::text(for_people(&text(block.text).unwrap_or_default()))),
+            Some("image") => image(block.source),
+            _ => None,
+        };
+        match part {
+            Some(part) => self.parts.push(part),
+            None => self.skipped.push(text(block.kind).unwrap_or_default().into_owned()),
+        }
     }
 
     /// What a command wrote, where the result says it apart from what is for the model.
@@ -245,6 +253,19 @@ impl Output {
         };
         let between = if stdout.is_empty() || stderr.is_empty() || stdout.ends_with('\n') { "" } else { "\n" };
         Self { parts: vec![ToolCallContent::text(format!("{stdout}{between}{stderr}"))], skipped: self.skipped }
+    }
+
+    /// What a subagent reports, where the result says it apart from the notes around it that are for the model.
+    pub(super) fn of_subagent(self, result: &ToolUseResult<'_>) -> Self {
+        let Some(blocks) = items(result.content) else { return self };
+        let count = |raw: Raw<'_>| uint(raw).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let (before, after) = (count(result.harness_note_count), count(result.harness_tail_count));
+        let end = blocks.len().saturating_sub(after);
+        let mut report = Self::default();
+        for raw in blocks.get(before..end).unwrap_or_default() {
+            report.take(raw);
+        }
+        if report.parts.is_empty() { self } else { report }
     }
 
     /// The text, joined.
@@ -293,6 +314,12 @@ pub(super) fn show(
             let file: File<'_> = result.file.and_then(|r| serde_json::from_str(r.get()).ok()).unwrap_or_default();
             // Without the numbers that claude puts before each line for the model.
             vec![fenced("", &text(file.content).unwrap_or(Cow::Borrowed(&whole)))]
+        }
+        // Search results end with what the model must do with them.
+        ContentRule::Fetch => {
+            vec![ToolCallContent::text(
+                bounded(whole.split("\n\nREMINDER: ").next().unwrap_or(&whole).trim_end()).into_owned(),
+            )]
         }
         _ if whole.len() > OUTPUT_LIMIT => vec![ToolCallContent::text(bounded(&whole).into_owned())],
         _ => return Some(output.parts),

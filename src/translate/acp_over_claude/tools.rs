@@ -365,14 +365,16 @@ impl AcpOverClaude {
         self.tool_whole(None, id, name, input, out);
         self.announce(id, out);
         let known = self.tools.open.get(id).and_then(|t| t.input.as_deref());
-        let row = self.set.mappings.tools.get(name);
-        // Claude may ask about a plan without repeating it: what is approved is the plan that was told.
-        let repeats = row.content() == ContentRule::Plan
-            && known.is_some()
-            && row.preview().is_some_and(|plan| Input::read(input).get(plan).is_none());
-        if input.is_some() && !repeats && !same_json(known, input) {
-            self.take_input(id, input, out);
+        if input.is_none() || same_json(known, input) {
+            return;
         }
+        // Claude asks about a plan without repeating it; what is shown of it stays.
+        let row = self.set.mappings.tools.get(name);
+        let shows = |raw: Raw<'_>| row.preview().is_some_and(|n| Input::read(raw).get(n).is_some());
+        if row.content() == ContentRule::Plan && shows(known) && !shows(input) {
+            return;
+        }
+        self.take_input(id, input, out);
     }
 
     /// The file of a preview was read.
@@ -449,9 +451,11 @@ impl AcpOverClaude {
         for kind in std::mem::take(&mut output.skipped) {
             out.note(format!("skipped a `{kind}` block in the result of {id}"));
         }
-        if rule == ContentRule::Console && !failed {
-            output = output.of_command(&result);
-        }
+        output = match rule {
+            ContentRule::Console if !failed => output.of_command(&result),
+            ContentRule::Report if !failed => output.of_subagent(&result),
+            _ => output,
+        };
         let said = output.text();
         let bounded = |s: &str| cards::bounded(s).into_owned();
         let mut change = Change::default();

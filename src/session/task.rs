@@ -257,9 +257,11 @@ impl<T: Translator> SessionTask<T> {
     }
 
     async fn near_gone(&mut self, s: &mut State) {
-        // The mailbox of a gone editor stays closed: say it once.
+        // What the editor said before it went is heard first: each request gets its answer.
         self.mailbox.close();
-        while self.mailbox.try_recv().is_ok() {}
+        while let Ok(line) = self.mailbox.try_recv() {
+            self.handle(Event::Near(&line), s).await;
+        }
         if !s.near_gone {
             s.near_gone = true;
             self.handle(Event::NearClosed, s).await;

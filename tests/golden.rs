@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use similar::{ChangeTag, TextDiff};
-use support::golden;
+use support::{convert, golden};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join("forward")
@@ -92,4 +92,20 @@ fn every_file_says_what_it_shows_and_where_it_comes_from() {
         assert!(known, "{name}: the source is {source:?}");
         assert!(about.insert(header.about.clone()), "{name}: {:?} is what another file shows", header.about);
     }
+}
+
+/// `GOLDEN_FROM=trace.ndjson GOLDEN_TO=golden/forward/x.ndjson GOLDEN_ABOUT=… GOLDEN_SOURCE=… cargo test --test golden --
+/// --ignored`: makes a golden file of a trace of diglot, or of a recording of claude with another host.
+#[test]
+#[ignore = "makes a file; see golden/README.md"]
+fn make_a_file_of_a_trace() {
+    let var = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("set {name}"));
+    let (from, to) = (var("GOLDEN_FROM"), var("GOLDEN_TO"));
+    let file = std::fs::read_to_string(&from).unwrap_or_else(|e| panic!("{from}: {e}"));
+    let is_trace = file.lines().any(|l| l.contains("\"wire\":"));
+    let make = if is_trace { convert::trace } else { convert::recording };
+    let steps = make(&file, &var("GOLDEN_ABOUT"), &var("GOLDEN_SOURCE"));
+    let run = golden::run(&steps).unwrap_or_else(|e| panic!("{from}: {e}"));
+    std::fs::write(&to, run.text).unwrap_or_else(|e| panic!("{to}: {e}"));
+    assert!(run.problems.is_empty(), "{to}:\n  {}", run.problems.join("\n  "));
 }

@@ -51,7 +51,7 @@ pub struct Flags {
     pub session_id: Option<String>,
     /// Takes the id of a session to go on with.
     pub resume: Option<String>,
-    /// Takes MCP servers as JSON.
+    /// Takes the name of a file with MCP servers as JSON.
     pub mcp_config: Option<String>,
     /// Takes one more folder the agent may use; repeated.
     pub add_dir: Option<String>,

@@ -326,6 +326,8 @@ lenient! {
         subtype,
         /// Of `init`, `status`.
         permission_mode = "permissionMode",
+        /// Of `init`.
+        mcp_servers,
         /// Of `status`: `requesting`, `compacting`, null.
         status,
         /// Claude's session id.
@@ -418,6 +420,16 @@ lenient! {
         commands,
         /// The mode that claude's own settings give.
         current_permission_mode,
+    }
+}
+
+lenient! {
+    /// An MCP server as `system/init` has it.
+    McpServer {
+        /// As it was given.
+        name,
+        /// `connected`, `failed`, `pending` …
+        status,
     }
 }
 
@@ -529,7 +541,10 @@ pub enum Ask<'a> {
     /// Opens the conversation.
     Initialize,
     /// Stops the running turn.
-    Interrupt,
+    Interrupt {
+        /// Also drops what still waits in claude's own queue; otherwise it runs next (section 7.2).
+        cancel_queued: bool,
+    },
     /// Changes the permission mode.
     SetPermissionMode {
         /// Claude's own name of it.

@@ -149,7 +149,7 @@ impl Conversation {
 
     /// The timers of a session that are set.
     pub(crate) fn timers(&self, number: u32) -> Vec<Timer> {
-        let all = [Timer::Start, Timer::Cancel, Timer::Settle];
+        let all = [Timer::Start, Timer::Cancel, Timer::Settle, Timer::Control];
         let set = self.sessions.get(&number).map(|s| &s.timers);
         all.into_iter().filter(|t| set.is_some_and(|s| s.contains(t))).collect()
     }
@@ -189,11 +189,13 @@ impl Conversation {
             }
             Input::FarClosed(number, exit) => {
                 self.running(*number)?.runs = false;
+                self.judge.far_ends(*number);
                 self.event(*number, Event::FarClosed(exit), &mut done);
                 self.judge.far_closed(*number);
             }
             Input::FarFailed(number, why) => {
                 self.running(*number)?.runs = false;
+                self.judge.far_ends(*number);
                 self.event(*number, Event::FarFailed(why), &mut done);
                 self.judge.far_closed(*number);
             }
@@ -332,7 +334,7 @@ impl Conversation {
                     session.timers.remove(&timer);
                     Done::Clear(timer)
                 }
-                Action::Note(_) => continue,
+                Action::Note(_) | Action::ForgetFile => continue,
                 Action::End => {
                     if session.runs {
                         self.judge.broken(format!("session {number} ends while its process runs"));

@@ -71,11 +71,12 @@ fn timer_name(timer: Timer) -> &'static str {
         Timer::Start => "start",
         Timer::Cancel => "cancel",
         Timer::Settle => "settle",
+        Timer::Control => "control",
     }
 }
 
 fn timer_of(name: &str) -> Result<Timer, String> {
-    [Timer::Start, Timer::Cancel, Timer::Settle]
+    [Timer::Start, Timer::Cancel, Timer::Settle, Timer::Control]
         .into_iter()
         .find(|t| timer_name(*t) == name)
         .ok_or_else(|| format!("there is no timer {name:?}"))
@@ -200,8 +201,12 @@ pub(crate) fn write_output(output: &Output) -> String {
                 [] => String::new(),
                 roots => format!(",\"roots\":{}", json!(roots)),
             };
+            let file = match &spec.file {
+                None => String::new(),
+                Some((flag, text)) => format!(",\"file\":{}", json!({ "flag": flag, "text": text })),
+            };
             format!(
-                "{{\"out\":\"start\"{session},\"args\":{},\"cwd\":{}{roots}}}",
+                "{{\"out\":\"start\"{session},\"args\":{},\"cwd\":{}{roots}{file}}}",
                 json!(spec.args),
                 json!(spec.cwd.to_string_lossy())
             )

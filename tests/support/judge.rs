@@ -63,6 +63,15 @@ impl Rpc {
                 None => return null(),
             },
         };
+        // With an id and without a method it is meant as an answer, and an answer is never answered.
+        if let (Some(id), false) = (&id, members.contains_key("method")) {
+            let whole = members.get("jsonrpc").map(|r| r.get()) == Some("\"2.0\"");
+            let outcome = match (whole, value("error").filter(|e| !e.is_null()), value("result")) {
+                (true, None, Some(result)) => Ok(result),
+                (_, error, _) => Err(error.unwrap_or(Value::Null)),
+            };
+            return Self::Response { id: id.clone(), outcome };
+        }
         let garbage = || Self::Garbage { id: id.clone().unwrap_or_else(|| "null".to_owned()) };
         if members.get("jsonrpc").map(|r| r.get()) != Some("\"2.0\"") {
             return garbage();
@@ -128,6 +137,10 @@ impl Judge {
         if let Ok(value) = serde_json::from_slice::<Value>(line) {
             self.rules.far_in(number, &value);
         }
+    }
+
+    pub(crate) fn far_ends(&mut self, number: u32) {
+        self.rules.far_ends(number);
     }
 
     pub(crate) fn far_closed(&mut self, number: u32) {

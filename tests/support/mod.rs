@@ -2,8 +2,11 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod claude;
 pub(crate) mod conversation;
+pub(crate) mod convert;
 pub(crate) mod golden;
 pub(crate) mod judge;
 pub(crate) mod rules;
 pub(crate) mod schema;
+pub(crate) mod sim;

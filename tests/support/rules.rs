@@ -18,6 +18,12 @@ struct Asked {
     session: Option<String>,
     /// A prompt that the agent was given.
     sent: bool,
+    /// The uuid it was sent under.
+    uuid: String,
+    /// The agent was heard of it.
+    taken: bool,
+    /// Its agent died before it took it.
+    lost: bool,
     answered: bool,
 }
 
@@ -58,6 +64,8 @@ enum QuestionState {
 struct Far {
     session: String,
     runs: bool,
+    /// It is gone, and what that means is being said.
+    ends: bool,
     said_anything: bool,
     /// Our `initialize`, and whether it was answered with success.
     initialize: Option<(String, bool)>,
@@ -127,7 +135,7 @@ impl Rules {
             let far = self.fars.values().find(|f| f.session == *id);
             for (call, status) in &session.calls {
                 let goes_on = far.is_some_and(|f| f.runs && f.goes_on(call));
-                if *status != Status::Final && !goes_on {
+                if *status != Status::Final && !goes_on && !self.near_gone {
                     open.push(format!("call {call} was never closed"));
                 }
             }
@@ -151,6 +159,9 @@ impl Rules {
                     method: method.clone(),
                     session: text(params, "/sessionId").map(str::to_owned),
                     sent: false,
+                    uuid: String::new(),
+                    taken: false,
+                    lost: false,
                     answered: false,
                 });
             }
@@ -316,7 +327,16 @@ impl Rules {
         self.fars.insert(number, Far { session: id.to_owned(), ..Far::default() });
     }
 
+    /// The process is gone: the event that says so begins.
+    pub(crate) fn far_ends(&mut self, number: u32) {
+        if let Some(far) = self.fars.get_mut(&number) {
+            far.ends = true;
+        }
+    }
+
     pub(crate) fn far_started(&mut self, number: u32) {
+        // What the one before left is settled before another one comes.
+        self.far_closed(number);
         if let Some(far) = self.fars.get_mut(&number) {
             far.runs = true;
             far.said_anything = false;
@@ -326,21 +346,36 @@ impl Rules {
         }
     }
 
-    fn running_prompt(&self, session: &str) -> bool {
-        self.requests.iter().any(|r| r.sent && !r.answered && r.session.as_deref() == Some(session))
+    fn is_running(&self, session: &str, uuid: &str) -> bool {
+        self.running_prompt(session).is_some_and(|at| self.requests[at].uuid == uuid)
+    }
+
+    fn running_prompt(&self, session: &str) -> Option<usize> {
+        self.requests.iter().position(|r| r.sent && !r.answered && r.session.as_deref() == Some(session))
     }
 
     pub(crate) fn far_closed(&mut self, number: u32) {
-        let Some(far) = self.fars.get_mut(&number) else { return };
+        let Some(far) = self.fars.get_mut(&number).filter(|f| f.ends) else { return };
+        far.ends = false;
         far.runs = false;
         far.requests.clear();
         let session = far.session.clone();
-        if self.running_prompt(&session) {
-            self.broken(format!("session {session}: the agent died and its prompt has no answer"));
+        if let Some(at) = self.running_prompt(&session) {
+            let prompt = &mut self.requests[at];
+            // One that the agent did not take may be given to the next one, once.
+            if prompt.taken || prompt.lost {
+                self.broken(format!("session {session}: the agent died and its prompt has no answer"));
+            } else {
+                (prompt.sent, prompt.lost) = (false, true);
+            }
         }
         let Some(state) = self.sessions.get(&session) else { return };
         let open: Vec<String> =
             state.calls.iter().filter(|(_, s)| **s != Status::Final).map(|(c, _)| c.clone()).collect();
+        if self.near_gone {
+            // Nobody is left to be told.
+            return;
+        }
         for call in open {
             self.broken(format!("call {call} is open though its agent is dead"));
         }
@@ -350,16 +385,26 @@ impl Rules {
             .filter(|(_, q)| q.session == session && q.state == QuestionState::Open)
             .map(|(id, _)| id.clone())
             .collect();
-        if !self.near_gone {
-            for id in asked {
-                self.broken(format!("question {id} is open though its agent is dead"));
-            }
+        for id in asked {
+            self.broken(format!("question {id} is open though its agent is dead"));
         }
     }
 
     pub(crate) fn far_in(&mut self, number: u32, line: &Value) {
         let Some(far) = self.fars.get_mut(&number) else { return };
         far.hear(line);
+        let session = far.session.clone();
+        let main = line.get("parent_tool_use_id").is_none_or(Value::is_null);
+        let takes = match text(line, "/type") {
+            Some("command_lifecycle") => text(line, "/command_uuid").is_some_and(|u| self.is_running(&session, u)),
+            Some("assistant") => main,
+            Some("stream_event") => main && text(line, "/event/type") == Some("message_start"),
+            Some("system") => text(line, "/subtype") == Some("init"),
+            _ => false,
+        };
+        if takes && let Some(at) = self.running_prompt(&session) {
+            self.requests[at].taken = true;
+        }
     }
 
     pub(crate) fn far_out(&mut self, number: u32, line: &Value) {
@@ -390,7 +435,10 @@ impl Rules {
                     r.method == "session/prompt" && !r.answered && r.session.as_ref() == Some(&session)
                 };
                 match self.requests.iter_mut().find(of_session) {
-                    Some(request) if !request.sent => request.sent = true,
+                    Some(request) if !request.sent => {
+                        request.sent = true;
+                        text(line, "/uuid").unwrap_or_default().clone_into(&mut request.uuid);
+                    }
                     Some(_) => wrong.push("a prompt while another one runs".to_owned()),
                     None => wrong.push("a prompt that nobody sent".to_owned()),
                 }

@@ -16,16 +16,22 @@ use super::AcpOverClaude;
 use super::stream::{BlockKind, Whole};
 use super::turn::Failure;
 
+/// Lines that may come before `session/new` is answered; claude says a few about hooks.
+const EARLY_LIMIT: usize = 256;
+
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
         if let Some(line) = DeltaLine::parse(bytes) {
-            return self.delta_line(line, out);
+            return if self.far.is_opening() { self.hold(bytes, out) } else { self.delta_line(line, out) };
         }
         let line = match Line::parse(bytes) {
             Ok(line) => line,
             Err(e) => return out.note(format!("a line of the agent that is no message: {e}")),
         };
         let kind = line.kind();
+        if self.far.is_opening() && waits_for_the_session(&kind, &line) {
+            return self.hold(bytes, out);
+        }
         match &*kind {
             "stream_event" => self.stream_event(&line, out),
             "assistant" => self.assistant(&line, bytes, out),
@@ -52,8 +58,9 @@ impl AcpOverClaude {
                 }
             }
             "conversation_reset" => {
-                if let Some(id) = text(Misc::of_line(bytes).new_conversation_id) {
-                    self.claude_session = id.into_owned();
+                // The next `init` tells the id that is kept; until then this one is nearest to it, and the old one would
+                // bring back what was cleared.
+                if self.session_is(Misc::of_line(bytes).new_conversation_id) {
                     self.far.reset();
                 }
                 self.plan.clear();
@@ -73,6 +80,22 @@ impl AcpOverClaude {
         }
     }
 
+    /// Keeps a line until `session/new` is answered: an editor knows nothing of the session before (report 22).
+    fn hold(&mut self, bytes: &[u8], out: &mut Actions) {
+        if self.early.len() < EARLY_LIMIT {
+            self.early.push(bytes.to_vec());
+        } else {
+            out.note("too much was said before the session was open; a line is lost");
+        }
+    }
+
+    /// The session is open: what was said before is told now.
+    pub(super) fn tell_early(&mut self, out: &mut Actions) {
+        for line in std::mem::take(&mut self.early) {
+            self.far_line(&line, out);
+        }
+    }
+
     fn stream_event(&mut self, line: &Line<'_>, out: &mut Actions) {
         let parent = text(line.parent_tool_use_id);
         let event = StreamEvent::read(line.event);
@@ -80,7 +103,9 @@ impl AcpOverClaude {
         match &*kind {
             "content_block_delta" => self.delta(parent.as_deref(), &event, out),
             "message_start" => {
-                self.turns.begin();
+                if parent.is_none() {
+                    self.turns.begin();
+                }
                 let message = ApiMessage::read(event.message);
                 let broken = self.streams.of(parent.as_deref()).begin(text(message.id).as_deref());
                 self.calls_broke_off(&broken, out);
@@ -174,9 +199,12 @@ impl AcpOverClaude {
 
     /// One finished block: what its deltas did not show yet.
     fn assistant(&mut self, line: &Line<'_>, bytes: &[u8], out: &mut Actions) {
-        self.turns.begin();
         let parent = text(line.parent_tool_use_id);
         let parent = parent.as_deref();
+        // A subagent may belong to work in the background.
+        if parent.is_none() {
+            self.turns.begin();
+        }
         let message = ApiMessage::read(line.message);
         let id = text(message.id);
         let extra = AssistantExtra::of_line(bytes);
@@ -294,10 +322,9 @@ impl AcpOverClaude {
         match &*subtype {
             "init" => {
                 self.turns.begin();
-                if let Some(id) = text(line.session_id) {
-                    self.claude_session = id.into_owned();
-                }
+                self.session_is(line.session_id);
                 self.mode_told(line.permission_mode, out);
+                self.mcp_servers_told(line.mcp_servers, out);
             }
             "status" => self.mode_told(line.permission_mode, out),
             "commands_changed" => self.tell_commands(line.commands, out),
@@ -318,10 +345,21 @@ impl AcpOverClaude {
         }
     }
 
+    /// Claude's session id of the moment, which goes on the command line: only a UUID is one.
+    fn session_is(&mut self, id: Raw<'_>) -> bool {
+        let Some(id) = text(id).filter(|id| is_uuid(id)) else { return false };
+        self.claude_session = id.into_owned();
+        true
+    }
+
     fn mode_told(&mut self, mode: Raw<'_>, out: &mut Actions) {
         if let Some(mode) = text(mode)
             && self.far.is_up()
         {
+            // A process that comes back later is in the mode that claude went on to, not in one that was left.
+            if self.chosen_mode.is_some() {
+                self.chosen_mode = Some(mode.to_string());
+            }
             self.mode_is(&mode, out);
         }
     }
@@ -360,6 +398,24 @@ impl AcpOverClaude {
             out.far(stream_json::unsupported(&id, &subtype));
         }
     }
+}
+
+/// Whether a line is about the conversation, rather than about the start.
+fn waits_for_the_session(kind: &str, line: &Line<'_>) -> bool {
+    match kind {
+        "control_response" | "result" | "keep_alive" => false,
+        // A question needs the session; any other request is answered at once.
+        "control_request" => text(ControlRequest::read(line.request).subtype).as_deref() == Some("can_use_tool"),
+        _ => true,
+    }
+}
+
+fn is_uuid(id: &str) -> bool {
+    id.len() == 36
+        && id.bytes().enumerate().all(|(at, b)| match at {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
 }
 
 fn index(raw: Raw<'_>) -> Option<usize> {

@@ -12,14 +12,17 @@ use serde_json::json;
 use super::open::{Conversation, Opening};
 use super::turn::Ending;
 use super::{AcpOverClaude, Asked};
-use crate::translate::{Action, Actions, FarExit, StartFailure, Stop, Timer};
+use crate::translate::{Action, Actions, Chunk, ChunkKind, FarExit, StartFailure, Stop, Timer};
 use crate::wire::acp::{Mode, Modes, NewSessionResult, SessionUpdate, ToolStatus};
 use crate::wire::jsonrpc::{self, Id, RpcError, codes};
-use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult};
-use crate::wire::text::text;
+use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult, McpServer};
+use crate::wire::text::{Raw, items, text};
 
 /// Claude answers `initialize` within a second; a start that takes this long never ends (incumbent.md, section 2).
 const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Warnings that are kept for the next turn.
+const UNTOLD_LIMIT: usize = 16;
 
 /// The far process.
 #[derive(Debug, Default)]
@@ -28,6 +31,10 @@ pub(super) struct Far {
     kept: Kept,
     /// What claude said when it could not resume.
     complaint: Option<String>,
+    /// The MCP servers that do not work were told.
+    servers_told: bool,
+    /// A start was refused because the id is in use, and what is kept under it was tried.
+    in_use: bool,
 }
 
 /// What claude's store holds of the conversation under its present id.
@@ -87,9 +94,9 @@ impl Far {
         self.kept = Kept::Surely;
     }
 
-    /// The conversation goes on under another id, of which the store knows nothing.
+    /// The conversation goes on under another id, of which the store may know nothing yet.
     pub(super) fn reset(&mut self) {
-        self.kept = Kept::Nothing;
+        self.kept = Kept::Perhaps;
     }
 }
 
@@ -111,6 +118,7 @@ impl AcpOverClaude {
     }
 
     fn start(&mut self, spec: crate::translate::FarSpec, out: &mut Actions) {
+        self.far.servers_told = false;
         out.push(Action::StartFar(spec));
         let request = self.ask_id();
         out.far(stream_json::control_request(&request, &Ask::Initialize));
@@ -144,6 +152,8 @@ impl AcpOverClaude {
             out.push(Action::StopFar(Stop::Gently));
             return;
         }
+        out.push(Action::ForgetFile);
+        self.far.in_use = false;
         let result = InitializeResult::read(response.response);
         let mode = text(result.current_permission_mode).map(String::from);
         match std::mem::replace(&mut self.far.state, State::Up) {
@@ -152,13 +162,24 @@ impl AcpOverClaude {
                 self.answer_new(&id, &mode, out);
                 self.mode = Some(mode);
                 self.tell_commands(result.commands, out);
+                self.tell_early(out);
             }
             State::Returning { fresh } => {
-                if let Some(mode) = mode {
-                    self.mode_is(&mode, out);
+                match self.chosen_mode.clone().filter(|_| self.set.profile.flags.permission_mode.is_none()) {
+                    // No flag says it: claude takes it before the prompt.
+                    Some(chosen) if mode.as_ref() != Some(&chosen) => {
+                        let request = self.ask_id();
+                        out.far(stream_json::control_request(&request, &Ask::SetPermissionMode { mode: &chosen }));
+                        self.asks.insert(request, Asked::KeepMode { instead: mode });
+                    }
+                    _ => {
+                        if let Some(mode) = mode {
+                            self.mode_is(&mode, out);
+                        }
+                    }
                 }
                 if !fresh && self.set.profile.flags.resume.is_none() {
-                    self.notice("the agent was started again and does not remember this conversation", out);
+                    self.warn("the agent was started again and does not remember this conversation", out);
                 } else if !fresh {
                     self.notice(
                         "the agent was started again; what was allowed for the session must be allowed again",
@@ -177,6 +198,20 @@ impl AcpOverClaude {
         let profile = &self.set.profile;
         let bypass = profile.flags.bypass.iter().any(|flag| profile.args.contains(flag));
         self.set.mappings.modes.offered(current, bypass)
+    }
+
+    /// The editor's MCP servers as `system/init` has them: one that does not work is told once a process.
+    pub(super) fn mcp_servers_told(&mut self, servers: Raw<'_>, out: &mut Actions) {
+        if std::mem::replace(&mut self.far.servers_told, true) {
+            return;
+        }
+        for raw in items(servers).unwrap_or_default() {
+            let server = McpServer::read(Some(raw));
+            let (Some(name), Some(status)) = (text(server.name), text(server.status)) else { continue };
+            if status == "failed" && self.opening.as_ref().is_some_and(|o| o.has_mcp_server(&name)) {
+                self.warn(&format!("the MCP server `{name}` does not work"), out);
+            }
+        }
     }
 
     fn answer_new(&self, id: &Id, mode: &str, out: &mut Actions) {
@@ -218,15 +253,48 @@ impl AcpOverClaude {
         out.note(title);
     }
 
+    /// Something the user must know; an editor that shows no notices gets it as text of the turn that follows.
+    fn warn(&mut self, title: &str, out: &mut Actions) {
+        self.notice(title, out);
+        if !self.set.client.notices && self.untold.len() < UNTOLD_LIMIT {
+            self.untold.push(title.to_owned());
+        }
+        self.tell_untold(out);
+    }
+
+    /// Tells what could not be told before, once a turn runs.
+    pub(super) fn tell_untold(&mut self, out: &mut Actions) {
+        if self.turns.running().is_none() || self.untold.is_empty() {
+            return;
+        }
+        let mut text = String::new();
+        for title in self.untold.drain(..) {
+            text.push_str(&title);
+            text.push_str("\n\n");
+        }
+        // It is no answer: what claude says without a message is still told.
+        let session_id = self.set.session_id.clone();
+        out.push(Action::Chunk(Chunk { session_id, kind: ChunkKind::Message, message_id: None, text }));
+    }
+
     pub(super) fn far_failed(&mut self, why: &StartFailure, out: &mut Actions) {
         out.push(Action::ClearTimer(Timer::Start));
         let error = match why {
-            StartFailure::BadDirectory(message) => RpcError::invalid_params(format!("session/new: `cwd`: {message}"))
-                .with_data(json!({ "reason": "bad_directory" })),
+            StartFailure::BadDirectory(message) => {
+                let error = match self.far.is_opening() {
+                    true => RpcError::invalid_params(format!("session/new: `cwd`: {message}")),
+                    false => {
+                        let said = format!("the session's directory cannot be used any more: {message}");
+                        RpcError::new(codes::INTERNAL_ERROR, said)
+                    }
+                };
+                error.with_data(json!({ "reason": "bad_directory" }))
+            }
             StartFailure::NoProgram(message) => self.error("agent_not_found", None, message),
             StartFailure::Other(message) => self.error("agent_not_started", None, message),
         };
         self.fail_asks(&error, out);
+        self.asks.clear();
         self.start_failed(&error, out);
         self.far.state = State::Down;
         if self.opening.is_none() || self.near_closed {
@@ -249,15 +317,15 @@ impl AcpOverClaude {
     }
 
     /// Whoever waits for the process to do something is told that it will not.
-    fn fail_asks(&mut self, error: &RpcError, out: &mut Actions) {
-        let mut waiting: Vec<(String, Id)> = self
-            .asks
-            .drain()
-            .filter_map(|(request, asked)| match asked {
-                Asked::SetMode { near, .. } => Some((request, near)),
-                Asked::Initialize | Asked::Interrupt => None,
-            })
-            .collect();
+    pub(super) fn fail_asks(&mut self, error: &RpcError, out: &mut Actions) {
+        let mut waiting: Vec<(String, Id)> = Vec::new();
+        self.asks.retain(|request, asked| match asked {
+            Asked::SetMode { near, .. } => {
+                waiting.push((request.clone(), near.clone()));
+                false
+            }
+            Asked::Initialize | Asked::Interrupt | Asked::KeepMode { .. } => true,
+        });
         // In the order in which they were asked.
         waiting.sort_by_key(|(request, _)| (request.len(), request.clone()));
         for (_, near) in waiting {
@@ -302,11 +370,12 @@ impl AcpOverClaude {
     }
 
     pub(super) fn far_closed(&mut self, exit: &FarExit, out: &mut Actions) {
-        for timer in [Timer::Start, Timer::Cancel, Timer::Settle] {
+        for timer in [Timer::Start, Timer::Cancel, Timer::Settle, Timer::Control] {
             out.push(Action::ClearTimer(timer));
         }
         out.note(format!("{} {}", self.set.profile.title, exit.how()));
         self.fail_asks(&self.death("agent_died", exit), out);
+        self.asks.clear();
         // From here on no process runs: every call is closed, also one in the background.
         let state = std::mem::replace(&mut self.far.state, State::Down);
         self.withdraw_all_questions(out);
@@ -325,9 +394,17 @@ impl AcpOverClaude {
                 let lost = !fresh && (unknown(&exit.stderr) || complaint.as_deref().is_some_and(unknown));
                 if lost && std::mem::take(&mut self.far.kept) == Kept::Perhaps && !self.near_closed {
                     // Killed before anything was written: there is nothing to resume, and nothing that was answered.
-                    self.notice("nothing was kept of this conversation; it begins anew", out);
+                    self.warn("nothing was kept of this conversation; it begins anew", out);
                     return self.come_back(out);
                 }
+                let taken = |s: &str| s.contains("already in use");
+                let taken = fresh && (taken(&exit.stderr) || complaint.as_deref().is_some_and(taken));
+                if taken && !std::mem::replace(&mut self.far.in_use, true) && !self.near_closed {
+                    // Something is kept under this id after all.
+                    self.far.kept = Kept::Perhaps;
+                    return self.come_back(out);
+                }
+                self.far.in_use = false;
                 let error = if lost {
                     // The next prompt begins anew; this one says so, since claude would not know what was said.
                     self.error("history_lost", None, complaint.as_deref().unwrap_or(&exit.stderr))
@@ -339,7 +416,7 @@ impl AcpOverClaude {
             State::Down | State::Up | State::Stopping => {
                 self.turns.take_back();
                 let error = self.death("agent_died", exit);
-                self.finish_turn(Ending::Died(error), out);
+                self.finish_turn(Ending::Failed(error), out);
             }
         }
         if self.near_closed || self.opening.is_none() {
@@ -375,7 +452,9 @@ impl AcpOverClaude {
     /// An error from the table of reasons.
     pub(super) fn error(&self, reason: &str, status: Option<u16>, said: &str) -> RpcError {
         let row = self.set.mappings.errors.get(reason, status);
-        let mut data = json!({ "reason": row.reason, "hint": row.hint });
+        // How to get the program, the agent's own profile knows best.
+        let hint = if reason == "agent_not_found" { &*self.set.profile.hint } else { row.hint };
+        let mut data = json!({ "reason": row.reason, "hint": hint });
         if let (Some(status), Some(map)) = (status, data.as_object_mut()) {
             map.insert("status".into(), json!(status));
         }
@@ -403,7 +482,7 @@ impl AcpOverClaude {
                 }
                 if running {
                     let request = self.ask_id();
-                    out.far(stream_json::control_request(&request, &Ask::Interrupt));
+                    out.far(stream_json::control_request(&request, &Ask::Interrupt { cancel_queued: true }));
                 }
                 out.push(Action::StopFar(Stop::Gently));
             }

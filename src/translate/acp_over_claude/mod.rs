@@ -66,6 +66,8 @@ pub struct AcpOverClaude {
     /// Claude's session id of the moment: `/clear` changes it, ACP's stays.
     claude_session: String,
     far: Far,
+    /// Lines that came before the session was open.
+    early: Vec<Vec<u8>>,
     turns: Turns,
     streams: Streams,
     tools: Tools,
@@ -86,6 +88,8 @@ pub struct AcpOverClaude {
     context_used: u64,
     /// The model that answered last.
     model: Option<String>,
+    /// What the user must know, for an editor without notices: told with the turn that follows.
+    untold: Vec<String>,
     near_closed: bool,
     ended: bool,
 }
@@ -95,7 +99,14 @@ pub struct AcpOverClaude {
 enum Asked {
     Initialize,
     Interrupt,
-    SetMode { near: Id, mode: String },
+    SetMode {
+        near: Id,
+        mode: String,
+    },
+    /// The mode of before, set again in a new process; otherwise it is in this one.
+    KeepMode {
+        instead: Option<String>,
+    },
 }
 
 impl std::fmt::Debug for AcpOverClaude {
@@ -113,6 +124,7 @@ impl AcpOverClaude {
             set,
             opening: None,
             far: Far::default(),
+            early: Vec::new(),
             turns: Turns::default(),
             streams: Streams::default(),
             tools: Tools::default(),
@@ -126,6 +138,7 @@ impl AcpOverClaude {
             ask_count: 0,
             context_used: 0,
             model: None,
+            untold: Vec::new(),
             near_closed: false,
             ended: false,
         }

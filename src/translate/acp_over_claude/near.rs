@@ -3,17 +3,22 @@
 //! Owns the reading of its requests. Keeps: every request that reaches a session is answered here or remembered by
 //! what will answer it.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::open::Opening;
 use super::{AcpOverClaude, Asked};
 use crate::translate::acp_agent::object;
 use crate::translate::content::read_prompt;
-use crate::translate::{Actions, Timer};
+use crate::translate::{Action, Actions, Timer};
 use crate::wire::acp::{Empty, methods};
 use crate::wire::jsonrpc::{self, Id, Message, RpcError, codes, json_kind};
 use crate::wire::stream_json::{self, Ask, ControlResponse};
 use crate::wire::text::{Raw, text};
+
+/// Claude answers within 0.1 s (stream-json.md, section 12), also in the middle of a turn.
+const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -46,8 +51,7 @@ impl AcpOverClaude {
     fn near_request(&mut self, id: Id, method: &str, params: Raw<'_>, out: &mut Actions) {
         match method {
             methods::SESSION_NEW => {
-                let profile = &self.set.profile;
-                let opening = Opening::read(params).and_then(|o| o.check(&profile.title, &profile.flags));
+                let opening = Opening::read(params).and_then(|o| o.check(&self.set.profile));
                 self.open(id, opening, out);
             }
             methods::SESSION_PROMPT => {
@@ -70,7 +74,7 @@ impl AcpOverClaude {
 
     /// `$/cancel_request`: for a prompt it is a cancel of that prompt; unknown ids are ignored.
     fn withdraw(&mut self, id: &Id, out: &mut Actions) {
-        if !self.withdraw_prompt(id, out) && !self.withdraw_open(id, out) {
+        if !self.withdraw_prompt(id, out) && !self.withdraw_open(id, out) && !self.withdraw_set_mode(id, out) {
             out.note(format!("nothing to withdraw under {id}"));
         }
     }
@@ -93,6 +97,19 @@ impl AcpOverClaude {
         let request = self.ask_id();
         out.far(stream_json::control_request(&request, &Ask::SetPermissionMode { mode: &mode }));
         self.asks.insert(request, Asked::SetMode { near: id, mode });
+        out.push(Action::SetTimer(Timer::Control, CONTROL_LIMIT));
+    }
+
+    /// `$/cancel_request` for a change of mode. It may still come to pass; then claude says so.
+    fn withdraw_set_mode(&mut self, id: &Id, out: &mut Actions) -> bool {
+        let waits = |asked: &Asked| matches!(asked, Asked::SetMode { near, .. } if near == id);
+        let Some(request) = self.asks.iter().find(|(_, asked)| waits(asked)).map(|(request, _)| request.clone()) else {
+            return false;
+        };
+        self.asks.remove(&request);
+        let error = RpcError::new(codes::REQUEST_CANCELLED, "session/set_mode was withdrawn");
+        out.near(jsonrpc::error(id, &error));
+        true
     }
 
     /// `control_response`.
@@ -104,7 +121,18 @@ impl AcpOverClaude {
         match asked {
             Asked::Initialize => self.initialized(response, out),
             Asked::Interrupt => {}
+            Asked::KeepMode { instead } => {
+                if text(response.subtype).as_deref() != Some("success") {
+                    self.chosen_mode = None;
+                    if let Some(mode) = instead {
+                        self.mode_is(&mode, out);
+                    }
+                }
+            }
             Asked::SetMode { near, mode } => {
+                if !self.asks.values().any(|asked| matches!(asked, Asked::SetMode { .. })) {
+                    out.push(Action::ClearTimer(Timer::Control));
+                }
                 if text(response.subtype).as_deref() == Some("success") {
                     out.near(jsonrpc::response(&near, &Empty {}));
                     self.chosen_mode = Some(mode.clone());
@@ -123,6 +151,10 @@ impl AcpOverClaude {
             Timer::Start => self.start_timed_out(out),
             Timer::Cancel => self.cancel_timed_out(out),
             Timer::Settle => self.settle_timed_out(out),
+            Timer::Control => {
+                let said = format!("no answer within {} s", CONTROL_LIMIT.as_secs());
+                self.fail_asks(&self.error("agent_silent", None, &said), out);
+            }
         }
     }
 }

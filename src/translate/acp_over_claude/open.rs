@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::mappings::AgentProfile;
-use crate::mappings::agents::Flags;
 use crate::translate::FarSpec;
 use crate::translate::acp_agent::object;
 use crate::wire::acp::methods;
@@ -23,7 +22,7 @@ pub(super) struct Opening {
     cwd: PathBuf,
     directories: Vec<PathBuf>,
     /// `mcpServers` in claude's form; `None` without servers.
-    mcp_config: Option<String>,
+    mcp_servers: Option<Map<String, Value>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -86,17 +85,17 @@ impl Opening {
                 "`systemPrompt` is not supported; it was not advertised in `sessionCapabilities`".into(),
             ));
         }
-        let mcp_config = match p.mcp_servers.0 {
+        let mcp_servers = match p.mcp_servers.0 {
             None => return Err(invalid("`mcpServers` is missing; send an empty array for none".into())),
             Some(raw) if raw.get() == "null" => None,
             Some(raw) => {
                 let list = items(Some(raw)).ok_or_else(|| {
                     invalid(format!("`mcpServers` must be an array of servers; found {}", json_kind(raw)))
                 })?;
-                mcp_config(&list)?
+                mcp_servers(&list)?
             }
         };
-        Ok(Self { cwd, directories, mcp_config })
+        Ok(Self { cwd, directories, mcp_servers })
     }
 
     /// The session's directory.
@@ -104,15 +103,21 @@ impl Opening {
         &self.cwd
     }
 
+    /// Whether the editor gave an MCP server of this name.
+    pub(super) fn has_mcp_server(&self, name: &str) -> bool {
+        self.mcp_servers.as_ref().is_some_and(|servers| servers.contains_key(name))
+    }
+
     /// Refuses what the agent has no flag for, rather than leaving it out.
     ///
     /// # Errors
     /// -32602 names the parameter.
-    pub(super) fn check(self, agent: &str, flags: &Flags) -> Result<Self, RpcError> {
-        if self.mcp_config.is_some() && flags.mcp_config.is_none() {
+    pub(super) fn check(self, profile: &AgentProfile) -> Result<Self, RpcError> {
+        let agent = &profile.title;
+        if self.mcp_servers.is_some() && profile.flags.mcp_config.is_none() {
             return Err(invalid(format!("{agent} takes no MCP servers; send an empty `mcpServers`")));
         }
-        if !self.directories.is_empty() && flags.add_dir.is_none() {
+        if !self.directories.is_empty() && profile.flags.add_dir.is_none() {
             return Err(invalid(format!("{agent} takes no `additionalDirectories`; leave them out")));
         }
         Ok(self)
@@ -137,10 +142,9 @@ impl Opening {
         for dir in &self.directories {
             give(&flags.add_dir, &dir.to_string_lossy());
         }
-        if let Some(config) = &self.mcp_config {
-            give(&flags.mcp_config, config);
-        }
-        FarSpec { args, cwd: self.cwd.clone(), roots: self.directories.clone() }
+        let servers = self.mcp_servers.as_ref().map(|servers| json!({ "mcpServers": servers }).to_string());
+        let file = flags.mcp_config.clone().zip(servers);
+        FarSpec { args, file, cwd: self.cwd.clone(), roots: self.directories.clone() }
     }
 }
 
@@ -183,8 +187,8 @@ struct Server<'a> {
     value: Raw<'a>,
 }
 
-/// ACP's list of servers as claude's `{"mcpServers": {name: …}}`.
-fn mcp_config(list: &[&RawValue]) -> Result<Option<String>, RpcError> {
+/// ACP's list of servers as claude's `{name: …}`.
+fn mcp_servers(list: &[&RawValue]) -> Result<Option<Map<String, Value>>, RpcError> {
     let mut servers = Map::new();
     for (i, raw) in list.iter().enumerate() {
         let at = |problem: String| invalid(format!("mcpServers[{i}] {problem}"));
@@ -215,7 +219,7 @@ fn mcp_config(list: &[&RawValue]) -> Result<Option<String>, RpcError> {
             return Err(at(format!("has the name {name:?} of another server; names must differ")));
         }
     }
-    Ok((!servers.is_empty()).then(|| json!({ "mcpServers": Value::Object(servers) }).to_string()))
+    Ok(Some(servers).filter(|s| !s.is_empty()))
 }
 
 /// Absent counts as empty: typed clients leave it out.
@@ -265,11 +269,15 @@ mod tests {
         assert_eq!(after("--permission-mode"), "plan");
         assert_eq!(after("--permission-prompt-tool"), "stdio");
         assert_eq!(after("--add-dir"), "/x y");
+        // Not among the arguments, which everybody on the machine can read.
         assert_eq!(
-            serde_json::from_str::<Value>(&after("--mcp-config")).unwrap_or_default(),
-            json!({"mcpServers":{
+            spec.file.map(|(flag, text)| (flag, serde_json::from_str::<Value>(&text).unwrap_or_default())),
+            Some((
+                "--mcp-config".to_owned(),
+                json!({"mcpServers":{
                 "a":{"type":"stdio","command":"/bin/a","args":["1"],"env":{"K":"v"}},
                 "b":{"type":"http","url":"http://h","headers":{"H":"v"}}}})
+            ))
         );
         // Report 79: "you run inside of Claude Code" is not handed on.
         assert!(

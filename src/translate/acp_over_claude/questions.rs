@@ -58,6 +58,9 @@ impl AcpOverClaude {
         let own_call = named.is_none();
         let tool = named.map_or_else(|| format!("question-{claude}"), Into::into);
         self.tool_asks(&tool, &name, request.input, out);
+        if !self.tools.is_open(&tool) {
+            return self.deny(claude, &tool, "too many calls are open; nobody could be asked", false, out);
+        }
         if self.near_closed {
             return self.deny(claude, &tool, "the editor's connection ended; nobody could be asked", false, out);
         }
@@ -93,7 +96,7 @@ impl AcpOverClaude {
             let options: Vec<PermissionOption> = question.offers.iter().map(|o| o.option.clone()).collect();
             let params = RequestPermission {
                 session_id: &self.set.session_id,
-                tool_call: self.tools.card_for_question(&question.tool),
+                tool_call: self.tools.card_for_question(&question.tool, &self.set.mappings),
                 options: &options,
             };
             out.near(jsonrpc::request(&id, methods::REQUEST_PERMISSION, &params));

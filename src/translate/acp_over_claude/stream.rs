@@ -178,6 +178,7 @@ impl Stream {
         let Some(block) = open else {
             return match take(&mut self.broken, thought) {
                 Some(told) if full.starts_with(&told.text) => Whole::rest(told.id, full, told.text.len()),
+                Some(told) if told.text.starts_with(full) => Whole::Told,
                 _ => Whole::rest(own, full, 0),
             };
         };
@@ -191,6 +192,9 @@ impl Stream {
                     let whole = Whole::rest(told.id.clone(), full, told.text.len());
                     block.told = Some(told);
                     whole
+                } else if told.text.starts_with(full) {
+                    // Cut short while it was repeating.
+                    Whole::Told
                 } else {
                     Whole::rest(own, full, 0)
                 }
@@ -306,6 +310,16 @@ mod tests {
         assert_eq!(feed(&mut s, "one two"), None);
         assert_eq!(feed(&mut s, " three"), Some(part("m1", "three")));
         assert_eq!(s.whole_text("one two three", false), Whole::Told);
+    }
+
+    #[test]
+    fn what_is_cut_short_while_it_repeats_adds_nothing() {
+        let mut s = Stream::default();
+        s.begin(Some("m1"));
+        feed(&mut s, "one two");
+        s.begin(Some("m2"));
+        assert_eq!(feed(&mut s, "one"), None);
+        assert_eq!(s.whole_text("one", false), Whole::Told);
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn main() {
 }
 
 /// A token of text: read, translated, written. Budget: 3 µs.
-#[divan::bench]
+#[divan::bench(sample_size = 1_000)]
 fn delta_of_text(bencher: Bencher<'_, '_>) {
     let mut session = Shared::new().streaming();
     let line = text_delta("token ");
@@ -33,7 +33,7 @@ fn delta_of_text(bencher: Bencher<'_, '_>) {
 }
 
 /// 64 tokens that came in one read: they become one piece. Per token by the column of items.
-#[divan::bench]
+#[divan::bench(sample_size = 100)]
 fn deltas_merged(bencher: Bencher<'_, '_>) {
     let mut session = Shared::new().streaming();
     let line = text_delta("token ");
@@ -47,7 +47,7 @@ fn deltas_merged(bencher: Bencher<'_, '_>) {
 }
 
 /// A piece of a tool call's input.
-#[divan::bench]
+#[divan::bench(sample_size = 1_000)]
 fn delta_of_input(bencher: Bencher<'_, '_>) {
     let mut session = Shared::new().streaming();
     let block = json!({"type": "tool_use", "id": "toolu_1", "name": "Write", "input": {}});
@@ -191,7 +191,7 @@ fn tables_read() -> bool {
 }
 
 /// Answering `initialize`.
-#[divan::bench]
+#[divan::bench(sample_size = 1_000)]
 fn initialize_answered(bencher: Bencher<'_, '_>) {
     let params = json!({"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": true}}});
     let line = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string();

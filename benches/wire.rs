@@ -28,7 +28,7 @@ fn stream(length: usize) -> Vec<u8> {
 }
 
 /// Cutting a megabyte that comes in reads of 64 KiB into lines, each checked to be UTF-8 (MB/s).
-#[divan::bench(args = [330, 4_096, 262_144])]
+#[divan::bench(args = [330, 4_096, 262_144], sample_size = 10)]
 fn frames_decoded(bencher: Bencher<'_, '_>, line: usize) {
     let stream = stream(line);
     bencher.counter(BytesCount::new(stream.len())).bench_local(|| {
@@ -57,7 +57,7 @@ fn frames_written(bencher: Bencher<'_, '_>, length: usize) {
 }
 
 /// Reading the envelope of an editor's prompt of this many bytes.
-#[divan::bench(args = [40, 4_096, 1_048_576])]
+#[divan::bench(args = [40, 4_096, 1_048_576], sample_size = 100)]
 fn jsonrpc_parsed(bencher: Bencher<'_, '_>, text: usize) {
     let prompt = json!([{"type": "text", "text": "x".repeat(text)}]);
     let params = json!({"sessionId": "10fc729a-f339-4cd2-abc8-90e388d6bdf4", "prompt": prompt});

@@ -290,8 +290,8 @@ impl<T: Translator> SessionTask<T> {
         // A start may fail, and the translator has something to say about it.
         let mut failure = None;
         loop {
-            let mut list: VecDeque<Action> = s.actions.drain().collect();
-            while let Some(action) = list.pop_front() {
+            let mut actions = std::mem::take(&mut s.actions);
+            for action in actions.drain() {
                 match action {
                     Action::Near(line) => s.to_near.push_back(Out::Line(line)),
                     Action::Chunk(chunk) => {
@@ -332,6 +332,8 @@ impl<T: Translator> SessionTask<T> {
                     Action::End => s.ended = true,
                 }
             }
+            // Their room serves again.
+            s.actions = actions;
             match failure.take() {
                 Some(why) => self.translator.handle(Event::FarFailed(&why), &mut s.actions),
                 None => break,

@@ -85,11 +85,12 @@ impl Puppet {
         true
     }
 
-    /// Says such lines until nobody takes them any more; gives how many, the one under way included.
-    pub(crate) fn say_until_held_up(&mut self, line: impl Fn(usize) -> Value) -> usize {
+    /// Says such lines until nobody takes them any more; gives how many, the one under way included. Fails after `most`.
+    pub(crate) fn say_until_held_up(&mut self, most: usize, line: impl Fn(usize) -> Value) -> usize {
         let mut count = 0;
         loop {
             if self.flush() {
+                assert!(count < most, "the agent said {count} lines to nobody and is not held up");
                 self.queue(&line(count));
                 count += 1;
             } else if !poll_until(&self.says, PollFlags::OUT, Instant::now() + HELD_UP) {

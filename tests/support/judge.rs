@@ -16,6 +16,8 @@ use super::schema::{self, Body};
 pub(crate) struct Judge {
     rules: Rules,
     violations: Vec<String>,
+    /// Bodies of a form that was judged before pass.
+    pub(crate) by_form: bool,
 }
 
 /// A JSON-RPC line, read independently of the code under test.
@@ -152,13 +154,14 @@ impl Judge {
             return;
         }
         let message = Rpc::read(line);
+        let judge = if self.by_form { schema::problem_of_form } else { schema::problem };
         let problem = match &message {
             Rpc::Request { method, params, .. } | Rpc::Notification { method, params } => {
-                schema::problem(method, Body::Params, params)
+                judge(method, Body::Params, params)
             }
-            Rpc::Response { outcome: Err(error), .. } => schema::problem("", Body::Error, error),
+            Rpc::Response { outcome: Err(error), .. } => judge("", Body::Error, error),
             Rpc::Response { id, outcome: Ok(result) } => match self.rules.method_of(id) {
-                Some(method) => schema::problem(&method, Body::Result, result),
+                Some(method) => judge(&method, Body::Result, result),
                 None => Some(format!("a result under {id}, which no request waits for")),
             },
             Rpc::Garbage { .. } => Some("no JSON-RPC message".to_owned()),

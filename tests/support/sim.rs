@@ -108,8 +108,9 @@ impl Simulation {
             problems: Vec::new(),
             rng,
         };
+        sim.conversation.judge.by_form = true;
         sim.begin();
-        let steps = 20 + sim.rng.below(120);
+        let steps = 10 + sim.rng.below(90);
         for _ in 0..steps {
             sim.step();
         }
@@ -446,7 +447,7 @@ impl Simulation {
                     // Whoever waits for a claude that hangs cancels in the end.
                     self.cancel_all();
                 }
-                if self.inputs.len() == before {
+                if self.inputs.len() == before && (self.editor.questions.is_empty() || !self.near_open) {
                     break;
                 }
             }

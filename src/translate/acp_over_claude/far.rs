@@ -12,16 +12,18 @@ use crate::wire::stream_json::{
 };
 use crate::wire::text::{Fragment, Raw, boolean, items, text, uint};
 
-use super::AcpOverClaude;
 use super::stream::{BlockKind, Whole};
 use super::turn::Failure;
+use super::{AcpOverClaude, Asked};
 
 /// Lines that may come before `session/new` is answered; claude says a few about hooks.
 const EARLY_LIMIT: usize = 256;
 
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
-        if let Some(line) = DeltaLine::parse(bytes) {
+        if self.opened
+            && let Some(line) = DeltaLine::parse(bytes)
+        {
             return self.delta_line(line, out);
         }
         let line = match Line::parse(bytes) {
@@ -29,7 +31,10 @@ impl AcpOverClaude {
             Err(e) => return out.note(format!("a line of the agent that is no message: {e}")),
         };
         let kind = line.kind();
-        if self.far.is_opening() && waits_for_the_session(&kind, &line) {
+        if !self.opened && !self.far.is_opening() {
+            return out.note(format!("a `{kind}` message of a session that never opened"));
+        }
+        if self.far.is_opening() && (waits_for_the_session(&kind, &line) || self.answers_the_servers(&line)) {
             return self.hold(bytes, out);
         }
         match &*kind {
@@ -77,6 +82,12 @@ impl AcpOverClaude {
             "keep_alive" => {}
             other => out.note(format!("skipped a `{other}` message")),
         }
+    }
+
+    /// Whether a line says what became of the MCP servers, which may have to be told.
+    fn answers_the_servers(&self, line: &Line<'_>) -> bool {
+        let request = text(ControlResponse::read(line.response).request_id);
+        request.is_some_and(|id| matches!(self.asks.get(&*id), Some(Asked::McpServers)))
     }
 
     /// Keeps a line until `session/new` is answered: an editor knows nothing of the session before (report 22).

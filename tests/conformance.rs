@@ -454,10 +454,8 @@ fn a_cancelled_prompt_is_answered_as_cancelled_whatever_happens() {
                 talk.feed(&Input::Timer(0, Timer::Cancel));
                 talk.feed(&Input::FarClosed(0, FarExit { signal: Some(9), ..FarExit::default() }))
             }
-            _ => {
-                talk.far(&json!({ "type": "command_lifecycle", "command_uuid": "00000000-0000-4000-8000-000000000002", "state": "discarded" }));
-                talk.feed(&Input::Timer(0, Timer::Settle))
-            }
+            _ => talk.far(&json!({ "type": "command_lifecycle", "state": "discarded",
+                "command_uuid": "00000000-0000-4000-8000-000000000002" })),
         };
         assert_eq!(lines.last().map(|l| &l["result"]["stopReason"]), Some(&json!("cancelled")), "{way}");
         assert_eq!(updates(&lines, "tool_call_update")[0]["status"], "failed");

@@ -51,6 +51,8 @@ pub struct Flags {
     pub session_id: Option<String>,
     /// Takes the id of a session to go on with.
     pub resume: Option<String>,
+    /// Takes the name of a file with MCP servers as JSON.
+    pub mcp_config: Option<String>,
     /// Takes one more folder the agent may use; repeated.
     pub add_dir: Option<String>,
     /// Takes a permission mode.
@@ -80,9 +82,6 @@ pub struct AgentProfile {
     pub env: BTreeMap<String, String>,
     /// Variables that are taken away from it.
     pub unset: Vec<String>,
-    /// Whether it takes MCP servers by the control request `mcp_set_servers`. (A flag would show their secrets to everybody
-    /// who can list processes.)
-    pub mcp_set_servers: bool,
     /// Which flag carries what.
     pub flags: Flags,
     /// What to do when the program is not found.
@@ -105,8 +104,6 @@ struct RawProfile {
     env: BTreeMap<String, String>,
     #[serde(default)]
     unset: Vec<String>,
-    #[serde(default)]
-    mcp_set_servers: bool,
     #[serde(default)]
     flags: Flags,
     hint: String,
@@ -177,7 +174,6 @@ impl AgentProfile {
             args: raw.args,
             env: raw.env,
             unset: raw.unset,
-            mcp_set_servers: raw.mcp_set_servers,
             flags: raw.flags,
             hint: raw.hint,
         })

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use super::template::one_line;
+use super::template::one_line_of;
 use super::{MappingError, Source};
 
 #[derive(Debug, Deserialize)]
@@ -86,6 +86,9 @@ pub struct Errors {
     rules: Vec<Rule>,
 }
 
+/// How much of what the agent said a message repeats, in characters.
+pub const SAID_CHARS: usize = 2000;
+
 /// What to say about one failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorRow<'a> {
@@ -100,10 +103,11 @@ pub struct ErrorRow<'a> {
 }
 
 impl ErrorRow<'_> {
-    /// The message with what the agent said behind it, as one line: `the model's API failed: 500 …`.
+    /// The message with what the agent said behind it, as one line: `the model's API failed: 500 …`. What was said is cut
+    /// to [`SAID_CHARS`] characters: it often ends in an address where more can be read.
     #[must_use]
     pub fn message_with(&self, said: &str) -> String {
-        let said = one_line(said);
+        let said = one_line_of(said, SAID_CHARS);
         if said.is_empty() { self.message.to_owned() } else { format!("{}: {said}", self.message) }
     }
 }

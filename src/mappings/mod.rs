@@ -26,6 +26,7 @@ pub use errors::{ErrorRow, Errors};
 pub use modes::{Mode, Modes};
 pub use permissions::{OptionKind, PermissionRule, PermissionUpdate, Permissions, PlanOption};
 pub use stop_reasons::{Stop, StopFacts, StopReasons};
+pub use template::is_hidden;
 pub use tools::{ContentRule, ToolKind, ToolRow, Tools};
 
 const TOOLS: &str = "tools.toml";

@@ -104,17 +104,32 @@ fn head(value: &str) -> &str {
     }
 }
 
-/// Whether a character changes what a reader sees without being seen: control characters, and the marks that turn the
-/// direction of writing round, with which a command can be made to look like another one.
+/// Whether a character changes what a reader sees, or what a program reads, without being seen: control characters, the
+/// marks that turn the direction of writing round, with which a command can be made to look like another one, joiners
+/// and spaces of no width, and the tags, in which whole texts can be hidden.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c,
+            '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}')
 }
 
 /// One line: white space folded to single spaces, hidden characters left out, cut to [`MAX_CHARS`] characters.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len().min(MAX_CHARS * 4));
+    one_line_of(text, MAX_CHARS)
+}
+
+/// [`one_line`], cut to `max` characters instead.
+#[must_use]
+pub fn one_line_of(text: &str, max: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(max.saturating_mul(4)));
     let mut chars = 0;
     let mut gap = false;
     for c in text.chars() {
@@ -125,9 +140,9 @@ pub fn one_line(text: &str) -> String {
         if is_hidden(c) {
             continue;
         }
-        if chars + usize::from(gap) >= MAX_CHARS {
+        if chars + usize::from(gap) >= max {
             // The room for the mark is taken from the last character, so that the bound holds with it.
-            while chars >= MAX_CHARS {
+            while chars >= max {
                 line.pop();
                 chars -= 1;
             }
@@ -179,6 +194,7 @@ mod tests {
         assert_eq!(one_line("  cd /a &&\n\t make   all\r\n"), "cd /a && make all");
         assert_eq!(one_line("a\u{1b}[31mb"), "a[31mb");
         assert_eq!(one_line("rm \u{202e}txt.a"), "rm txt.a");
+        assert_eq!(one_line("a\u{61c}\u{200b}\u{200d}\u{2060}\u{2064}\u{feff}\u{e0041}b"), "ab");
     }
 
     #[test]

@@ -172,6 +172,7 @@ pub struct ToolRow<'m> {
     name: &'m str,
     server: Option<&'m str>,
     tool: &'m str,
+    listed: bool,
 }
 
 impl Tools {
@@ -202,11 +203,11 @@ impl Tools {
     #[must_use]
     pub fn get<'m>(&'m self, name: &'m str) -> ToolRow<'m> {
         if let Some(facts) = self.rows.get(name) {
-            return ToolRow { facts, name, server: None, tool: name };
+            return ToolRow { facts, name, server: None, tool: name, listed: true };
         }
         match mcp_name(name) {
-            Some((server, tool)) => ToolRow { facts: &self.mcp, name, server: Some(server), tool },
-            None => ToolRow { facts: &self.default, name, server: None, tool: name },
+            Some((server, tool)) => ToolRow { facts: &self.mcp, name, server: Some(server), tool, listed: false },
+            None => ToolRow { facts: &self.default, name, server: None, tool: name, listed: false },
         }
     }
 
@@ -283,6 +284,12 @@ impl<'m> ToolRow<'m> {
     #[must_use]
     pub fn kind(&self) -> ToolKind {
         self.facts.kind
+    }
+
+    /// Whether the tool has a row of its own, so that its input is known.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.listed
     }
 
     /// The MCP server the tool belongs to.

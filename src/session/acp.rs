@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::near::{self, NearQueue, Out};
-use super::registry::{MAILBOX, Mail, Registry};
+use super::registry::{MAILBOX, Mailbox, Registry};
 use super::task::SessionTask;
 use crate::mappings::{AgentProfile, Mappings};
 use crate::peer::stdio;
@@ -82,6 +82,8 @@ struct Connection {
     /// What needs no session and waits for the editor to read.
     replies: mpsc::Sender<Out>,
     sessions: JoinSet<()>,
+    /// Tells every session that the editor is gone.
+    closed: watch::Sender<bool>,
     opened: u32,
 }
 
@@ -100,6 +102,7 @@ pub async fn run(options: AcpOptions) {
         near,
         replies,
         sessions: JoinSet::new(),
+        closed: watch::Sender::new(false),
         opened: 0,
         options,
     };
@@ -107,8 +110,12 @@ pub async fn run(options: AcpOptions) {
     loop {
         tokio::select! {
             frame = input.next_frame() => match frame {
-                Some(Frame::Line(line)) => connection.line(line).await,
-                Some(Frame::Noise(noise)) => connection.noise(&noise).await,
+                Some(frame) => tokio::select! {
+                    () = connection.frame(frame) => {}
+                    // The editor may be one that asks and does not read: it can still be told to end.
+                    () = ends.signal() => break,
+                    _ = &mut writer => break,
+                },
                 None => break,
             },
             () = ends.signal() => break,
@@ -125,6 +132,13 @@ pub async fn run(options: AcpOptions) {
 }
 
 impl Connection {
+    async fn frame(&mut self, frame: Frame) {
+        match frame {
+            Frame::Line(line) => self.line(line).await,
+            Frame::Noise(noise) => self.noise(&noise).await,
+        }
+    }
+
     async fn line(&mut self, line: Bytes) {
         let route = self.agent.route(&line);
         let session = match &route {
@@ -170,10 +184,10 @@ impl Connection {
         self.options.trace.note(None, format_args!("{note}"));
     }
 
-    /// A session takes its mail at once, so a full mailbox empties while we wait.
-    async fn deliver(&self, mailbox: &mpsc::Sender<Mail>, line: Bytes) {
+    /// A session takes its mail at once unless its editor asks thousands of things and reads no answer; then this waits.
+    async fn deliver(&self, mailbox: &Mailbox, line: Bytes) {
         // A session that has just ended has answered everything it was asked.
-        if mailbox.send(Mail::Line(line)).await.is_err() {
+        if mailbox.send(line).await.is_err() {
             self.note("a line for a session that has just ended");
         }
     }
@@ -201,6 +215,7 @@ impl Connection {
             }),
             session_id: session_id.clone(),
             mailbox: receiver,
+            closed: self.closed.subscribe(),
             near: self.near.clone(),
             launch: self.launch.clone(),
             trace: self.options.trace.clone(),
@@ -215,9 +230,7 @@ impl Connection {
 
     /// Tells every session that the editor is gone and waits for them.
     async fn end(mut self) {
-        for mailbox in self.registry.all() {
-            let _ = mailbox.send(Mail::Closed).await;
-        }
+        self.closed.send_replace(true);
         let all = async { while self.sessions.join_next().await.is_some() {} };
         if timeout(END_LIMIT, all).await.is_err() {
             // Dropping a session drops its process, and with it the guard's lifeline: it ends in any case.

@@ -5,7 +5,7 @@
 //! feature").
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::translate::FileContent;
@@ -58,9 +58,53 @@ fn inside(real: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|root| fs::canonicalize(root).is_ok_and(|root| real.starts_with(root)))
 }
 
+/// A file that only this user can read, removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Private(PathBuf);
+
+impl Private {
+    /// Writes a new one in the system's temporary folder.
+    pub(super) fn create(text: &str) -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("diglot-{}.json", uuid::Uuid::new_v4()));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&path)?;
+        let private = Self(path);
+        file.write_all(text.as_bytes())?;
+        Ok(private)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            tracing::warn!(%error, file = %self.0.display(), "a temporary file with MCP servers could not be removed");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_private_file_is_for_its_user_only_and_goes_with_its_owner() -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let private = Private::create("secret")?;
+        let path = private.path().to_owned();
+        assert_eq!(fs::read_to_string(&path)?, "secret");
+        assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
+        drop(private);
+        assert!(!path.exists());
+        Ok(())
+    }
 
     #[test]
     fn only_regular_text_files_inside_of_the_roots_are_shown() -> io::Result<()> {

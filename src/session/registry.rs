@@ -12,17 +12,8 @@ use tokio::sync::mpsc;
 /// Lines that may wait for a session. It takes them at once, so they wait only while its process is being started.
 pub(super) const MAILBOX: usize = 256;
 
-/// What comes to a session from its connection.
-#[derive(Debug, Clone)]
-pub(super) enum Mail {
-    /// A line of the editor.
-    Line(Bytes),
-    /// The editor is gone.
-    Closed,
-}
-
-/// The way to one session.
-pub(super) type Mailbox = mpsc::Sender<Mail>;
+/// The way to one session: lines of the editor.
+pub(super) type Mailbox = mpsc::Sender<Bytes>;
 
 /// All sessions of a connection. Cheap to clone.
 #[derive(Debug, Clone, Default)]

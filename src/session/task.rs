@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::acp::{Launch, why};
 use super::files;
 use super::near::{Gone, NearQueue, Out, Place};
-use super::registry::Mail;
 use crate::peer::child::{Child, ChildControl, ChildExit, ChildInput, ChildOutput, ChildSpec, SpawnError};
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::{Action, Actions, Event, FarExit, FarSpec, FileContent, StartFailure, Stop, Timer, Translator};
@@ -47,14 +47,22 @@ const PACE: Duration = Duration::from_millis(1);
 /// An agent whose stdin was closed gets this long to end by itself. Claude takes 0.3 s (stream-json.md, section 12).
 const GRACE: Duration = Duration::from_secs(1);
 
-/// An agent that closed its stdout and lives on is of no use.
+/// What an agent has said before its end is there at once.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// A process that has not begun to run by then never does: its program lies on a file system that hangs.
+const SPAWN_LIMIT: Duration = Duration::from_secs(30);
+
+/// An agent that closed its stdout or its stdin and lives on is of no use.
 const MUTE: Duration = Duration::from_secs(2);
 
 /// A session that runs as a task of its own.
 pub(super) struct SessionTask<T> {
     pub(super) translator: T,
     pub(super) session_id: Arc<str>,
-    pub(super) mailbox: mpsc::Receiver<Mail>,
+    pub(super) mailbox: mpsc::Receiver<Bytes>,
+    /// Turns true when the editor is gone, however full the mailbox is.
+    pub(super) closed: watch::Receiver<bool>,
     pub(super) near: NearQueue,
     pub(super) launch: Arc<Launch>,
     pub(super) trace: Trace,
@@ -71,6 +79,8 @@ struct Far {
     silent: bool,
     /// Its stdin is closed after what is kept.
     closing: bool,
+    /// What it was given to read at its start, until it has.
+    file: Option<files::Private>,
 }
 
 #[derive(Default)]
@@ -100,7 +110,7 @@ enum TimerKind {
 
 /// What the loop woke up for.
 enum Woke {
-    Mail(Option<Mail>),
+    Mail(Option<Bytes>),
     NearReady,
     NearGone,
     FarReady(bool),
@@ -131,14 +141,15 @@ impl<T: Translator> SessionTask<T> {
 
     async fn wait(&mut self, s: &mut State, timer: Pin<&mut tokio::time::Sleep>, armed: bool) -> Woke {
         let State { to_near, to_far, far, reads, near_gone, hold, .. } = s;
+        // Its end is heard also while something keeps its stdout open.
         let (output, input, exit) = match far {
-            Some(far) if far.silent => (None, far.input.as_ref(), Some(&mut far.exit)),
-            Some(far) => (Some(&mut far.output), far.input.as_ref(), None),
+            Some(far) => ((!far.silent).then_some(&mut far.output), far.input.as_ref(), Some(&mut far.exit)),
             None => (None, None, None),
         };
         let listen = hold.is_none() && !is_full(to_near) && to_far.len() < KEPT;
         tokio::select! {
             biased;
+            () = closed(&mut self.closed), if !*near_gone => Woke::NearGone,
             mail = self.mailbox.recv(), if !*near_gone && to_near.len() < FLOOD => Woke::Mail(mail),
             place = place(&self.near, to_near.front()), if !to_near.is_empty() => match place {
                 Ok(place) => {
@@ -151,11 +162,7 @@ impl<T: Translator> SessionTask<T> {
             },
             ready = ready(input), if !to_far.is_empty() && input.is_some() => Woke::FarReady(ready),
             () = timer, if armed => Woke::Timer,
-            Some(done) = reads.join_next(), if !reads.is_empty() => match done {
-                Ok((effect, content)) => Woke::Read(effect, content),
-                // It panicked or was cancelled: there is nothing to show, and the question must not wait for it.
-                Err(_) => Woke::Read(0, FileContent::Unreadable("it cannot be read")),
-            },
+            Some(Ok((effect, content))) = reads.join_next(), if !reads.is_empty() => Woke::Read(effect, content),
             frame = next_frame(output), if listen => Woke::Frame(frame),
             report = end(exit) => Woke::Exit(report),
         }
@@ -163,12 +170,15 @@ impl<T: Translator> SessionTask<T> {
 
     async fn act(&mut self, woke: Woke, s: &mut State) {
         match woke {
-            Woke::Mail(Some(Mail::Line(line))) => self.handle(Event::Near(&line), s).await,
-            Woke::Mail(Some(Mail::Closed) | None) | Woke::NearGone => self.near_gone(s).await,
+            Woke::Mail(Some(line)) => self.handle(Event::Near(&line), s).await,
+            Woke::Mail(None) | Woke::NearGone => self.near_gone(s).await,
             Woke::NearReady => self.send_near(s),
             Woke::FarReady(true) => send_far(s),
-            // It reads no more; how it ends is told by its exit.
-            Woke::FarReady(false) => s.to_far.clear(),
+            // It reads no more; how it ends is told by its exit, which is brought about if it does not come.
+            Woke::FarReady(false) => {
+                s.to_far.clear();
+                set_timer(s, TimerKind::Terminate, MUTE);
+            }
             Woke::Frame(Some(frame)) => self.frames(frame, s).await,
             Woke::Frame(None) => {
                 if let Some(far) = &mut s.far {
@@ -177,6 +187,7 @@ impl<T: Translator> SessionTask<T> {
                 }
             }
             Woke::Exit(report) => {
+                self.last_words(s).await;
                 s.far = None;
                 s.to_far.clear();
                 s.timers.retain(|(kind, _)| *kind != TimerKind::Terminate);
@@ -233,10 +244,24 @@ impl<T: Translator> SessionTask<T> {
         self.perform(s).await;
     }
 
+    /// What is still in the pipe of a process that has ended comes before its end. Only a process that could not be killed
+    /// can keep the pipe open.
+    async fn last_words(&mut self, s: &mut State) {
+        let deadline = Instant::now() + LAST_WORDS;
+        while let Some(far) = s.far.as_mut().filter(|far| !far.silent) {
+            match timeout_at(deadline, far.output.next_frame()).await {
+                Ok(Some(frame)) => self.frames(frame, s).await,
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
     async fn near_gone(&mut self, s: &mut State) {
-        // The mailbox of a gone editor stays closed: say it once.
+        // What the editor said before it went is heard first: each request gets its answer.
         self.mailbox.close();
-        while self.mailbox.try_recv().is_ok() {}
+        while let Ok(line) = self.mailbox.try_recv() {
+            self.handle(Event::Near(&line), s).await;
+        }
         if !s.near_gone {
             s.near_gone = true;
             self.handle(Event::NearClosed, s).await;
@@ -290,7 +315,16 @@ impl<T: Translator> SessionTask<T> {
                     Action::StopFar(stop) => stop_far(stop, s),
                     Action::ReadFile { effect, path } => {
                         let roots = s.roots.clone();
-                        s.reads.spawn_blocking(move || (effect, files::read(&path, &roots)));
+                        // A question waits for it, so there is an answer in any case.
+                        s.reads.spawn(async move {
+                            let read = tokio::task::spawn_blocking(move || files::read(&path, &roots));
+                            (effect, read.await.unwrap_or(FileContent::Unreadable("it cannot be read")))
+                        });
+                    }
+                    Action::ForgetFile => {
+                        if let Some(far) = &mut s.far {
+                            far.file = None;
+                        }
                     }
                     Action::SetTimer(timer, after) => set_timer(s, TimerKind::Of(timer), after),
                     Action::ClearTimer(timer) => s.timers.retain(|(kind, _)| *kind != TimerKind::Of(timer)),
@@ -321,8 +355,20 @@ impl<T: Translator> SessionTask<T> {
                 std::iter::once(&child.program).chain(&child.args).map(|a| a.to_string_lossy()).collect();
             json!({"session": &*self.session_id, "argv": argv, "cwd": child.cwd.to_string_lossy()})
         });
+        let file = match spec.file {
+            None => None,
+            Some((flag, text)) => {
+                let file = files::Private::create(&text)
+                    .map_err(|e| StartFailure::Other(format!("cannot write a temporary file for the agent: {e}")))?;
+                child.args.extend([flag.into(), file.path().into()]);
+                Some(file)
+            }
+        };
         s.roots = std::iter::once(spec.cwd).chain(spec.roots).collect();
-        let started = Child::spawn(&child).await.map_err(|e| {
+        let spawned = timeout(SPAWN_LIMIT, Child::spawn(&child)).await.map_err(|_| {
+            StartFailure::Other(format!("the program did not begin to run within {} s", SPAWN_LIMIT.as_secs()))
+        })?;
+        let started = spawned.map_err(|e| {
             let message = e.to_string();
             match e {
                 SpawnError::CwdMissing { .. } | SpawnError::CwdNotADirectory { .. } => {
@@ -335,7 +381,7 @@ impl<T: Translator> SessionTask<T> {
             }
         })?;
         let Child { output, input, control, exit } = started;
-        s.far = Some(Far { output, input: Some(input), control, exit, silent: false, closing: false });
+        s.far = Some(Far { output, input: Some(input), control, exit, silent: false, closing: false, file });
         Ok(())
     }
 
@@ -407,6 +453,12 @@ fn now<F: Future>(future: F) -> Option<F::Output> {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
     }
+}
+
+/// Waits until the editor is gone.
+async fn closed(closed: &mut watch::Receiver<bool>) {
+    // A connection that is dropped is gone too.
+    let _ = closed.wait_for(|closed| *closed).await;
 }
 
 async fn ready(input: Option<&ChildInput>) -> bool {

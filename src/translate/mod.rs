@@ -137,6 +137,8 @@ pub enum Action {
         /// Absolute.
         path: PathBuf,
     },
+    /// Remove the file of [`FarSpec::file`]: the process has read it.
+    ForgetFile,
     /// Start (again) a timer.
     SetTimer(Timer, Duration),
     /// Forget a timer.
@@ -196,6 +198,9 @@ impl Chunk {
 pub struct FarSpec {
     /// All arguments.
     pub args: Vec<String>,
+    /// A flag and what the file that it names holds. Arguments can be read by everybody on the machine; this file only by
+    /// the user, until [`Action::ForgetFile`].
+    pub file: Option<(String, String)>,
     /// Working directory; absolute.
     pub cwd: PathBuf,
     /// Directories besides `cwd` from which files may be shown.

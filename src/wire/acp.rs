@@ -548,16 +548,26 @@ impl PermissionOutcome {
             meta: Option<serde_json::Value>,
         }
         #[derive(Deserialize)]
-        struct Result {
-            outcome: Outcome,
+        struct Result<'a> {
+            #[serde(borrow)]
+            outcome: &'a RawValue,
             #[serde(default, rename = "_meta")]
             meta: Option<serde_json::Value>,
         }
-        match serde_json::from_str::<Result>(result.get()) {
-            Ok(r) => match (r.outcome.outcome.as_deref(), r.outcome.option_id) {
+        // serde would also read an array into a struct, by position: a list of words is no approval.
+        fn members<'a, T: Deserialize<'a>>(raw: &'a RawValue, what: &str) -> std::result::Result<T, String> {
+            match raw.get().starts_with('{') {
+                true => serde_json::from_str(raw.get()).map_err(|e| e.to_string()),
+                false => Err(format!("{what} must be an object; found {}", super::jsonrpc::json_kind(raw))),
+            }
+        }
+        let read = members::<Result<'_>>(result, "the result")
+            .and_then(|r| members::<Outcome>(r.outcome, "`outcome`").map(|outcome| (outcome, r.meta)));
+        match read {
+            Ok((answer, meta)) => match (answer.outcome.as_deref(), answer.option_id) {
                 (Some("selected"), Some(option_id)) => Self::Selected {
                     option_id,
-                    reason: [r.outcome.meta, r.meta].into_iter().flatten().find_map(|m| {
+                    reason: [answer.meta, meta].into_iter().flatten().find_map(|m| {
                         m.get("reason")
                             .and_then(|v| v.as_str())
                             .map(str::trim)
@@ -570,7 +580,7 @@ impl PermissionOutcome {
                 (Some(other), _) => Self::Unreadable(format!("unknown outcome {other:?}")),
                 (None, _) => Self::Unreadable("`outcome.outcome` is missing".into()),
             },
-            Err(e) => Self::Unreadable(e.to_string()),
+            Err(why) => Self::Unreadable(why),
         }
     }
 }
@@ -597,6 +607,8 @@ mod tests {
             r#"{"outcome":"selected"}"#,
             r#"{"outcome":{"outcome":"selected"}}"#,
             r#"{"outcome":{"optionId":"a"}}"#,
+            r#"{"outcome":["selected","a"]}"#,
+            r#"[{"outcome":"selected","optionId":"a"}]"#,
         ] {
             assert!(matches!(read(odd), PermissionOutcome::Unreadable(_)), "{odd}");
         }

@@ -218,37 +218,38 @@ impl<'a> Message<'a> {
             },
         };
         let invalid = |problem: String| Malformed::Invalid { id: id.clone(), problem };
-        if e.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
-            return Err(invalid(match e.jsonrpc {
-                None => "`jsonrpc` is missing; every message needs `\"jsonrpc\":\"2.0\"`".into(),
-                Some(_) => "`jsonrpc` must be the string \"2.0\"".into(),
-            }));
-        }
-        if let Some(raw) = e.method {
-            let method: Cow<'a, str> = borrowed_str(raw)
-                .ok_or_else(|| invalid(format!("`method` must be a string; found {}", json_kind(raw))))?;
-            return Ok(match id {
-                Some(id) => Message::Request { id, method, params: e.params },
-                None => Message::Notification { method, params: e.params },
-            });
-        }
-        let Some(id) = id else {
-            return Err(invalid(
-                "a message needs `method` (request, notification) or `id` with `result` or `error` (response)".into(),
-            ));
+        let envelope = match e.jsonrpc.map(RawValue::get) {
+            Some("\"2.0\"") => None,
+            None => Some("`jsonrpc` is missing; every message needs `\"jsonrpc\":\"2.0\"`"),
+            Some(_) => Some("`jsonrpc` must be the string \"2.0\""),
         };
-        // An error wins over a result beside it; `result: null` alone is a result.
-        match (non_null(e.error), e.result) {
-            (Some(raw), _) => Ok(Message::Response {
-                id,
-                outcome: Err(serde_json::from_str(raw.get())
+        let Some(raw) = e.method else {
+            let Some(id) = id else {
+                return Err(invalid(envelope.unwrap_or(
+                    "a message needs `method` (request, notification) or `id` with `result` or `error` (response)",
+                ).to_owned()));
+            };
+            // Whatever has an id and no method is meant as an answer: whoever waits for it is told that it is none, and
+            // nothing is answered to it. An error wins over a result beside it; `result: null` alone is a result.
+            let no_answer = |problem: &str| Err(ErrorObject { code: 0, message: problem.to_owned() });
+            let outcome = match (envelope, non_null(e.error), e.result) {
+                (Some(problem), ..) => no_answer(problem),
+                (None, Some(raw), _) => Err(serde_json::from_str(raw.get())
                     .unwrap_or_else(|_| ErrorObject { code: 0, message: raw.get().chars().take(200).collect() })),
-            }),
-            (None, Some(raw)) => Ok(Message::Response { id, outcome: Ok(raw) }),
-            (None, None) => {
-                Err(Malformed::Invalid { id: None, problem: "a response needs `result` or `error`".into() })
-            }
+                (None, None, Some(raw)) => Ok(raw),
+                (None, None, None) => no_answer("the answer has neither `result` nor `error`"),
+            };
+            return Ok(Message::Response { id, outcome });
+        };
+        if let Some(problem) = envelope {
+            return Err(invalid(problem.to_owned()));
         }
+        let method: Cow<'a, str> =
+            borrowed_str(raw).ok_or_else(|| invalid(format!("`method` must be a string; found {}", json_kind(raw))))?;
+        Ok(match id {
+            Some(id) => Message::Request { id, method, params: e.params },
+            None => Message::Notification { method, params: e.params },
+        })
     }
 }
 
@@ -456,6 +457,16 @@ mod tests {
         assert_eq!(code(r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#), codes::INVALID_REQUEST);
         assert_eq!(code(r#"{"jsonrpc":"2.0","id":1,"method":5}"#), codes::INVALID_REQUEST);
         assert_eq!(code(r#"{"jsonrpc":"2.0"}"#), codes::INVALID_REQUEST);
+    }
+
+    #[test]
+    fn what_has_an_id_and_no_method_is_an_answer_even_if_a_broken_one() {
+        for line in
+            [r#"{"jsonrpc":"2.0","id":1}"#, r#"{"id":1,"result":{}}"#, r#"{"jsonrpc":"1.0","id":1,"result":{}}"#]
+        {
+            let message = Message::parse(line.as_bytes());
+            assert!(matches!(message, Ok(Message::Response { outcome: Err(_), .. })), "{line}: {message:?}");
+        }
     }
 
     #[test]

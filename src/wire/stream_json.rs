@@ -321,6 +321,8 @@ lenient! {
         subtype,
         /// Of `init`, `status`.
         permission_mode = "permissionMode",
+        /// Of `init`.
+        mcp_servers,
         /// Of `status`: `requesting`, `compacting`, null.
         status,
         /// Claude's session id.
@@ -417,10 +419,12 @@ lenient! {
 }
 
 lenient! {
-    /// The body of claude's answer to `mcp_set_servers`.
-    McpServersResult {
-        /// Name to what went wrong.
-        errors,
+    /// An MCP server as `system/init` has it.
+    McpServer {
+        /// As it was given.
+        name,
+        /// `connected`, `failed`, `pending` …
+        status,
     }
 }
 
@@ -532,16 +536,14 @@ pub enum Ask<'a> {
     /// Opens the conversation.
     Initialize,
     /// Stops the running turn.
-    Interrupt,
+    Interrupt {
+        /// Also drops what still waits in claude's own queue; otherwise it runs next (section 7.2).
+        cancel_queued: bool,
+    },
     /// Changes the permission mode.
     SetPermissionMode {
         /// Claude's own name of it.
         mode: &'a str,
-    },
-    /// Replaces the MCP servers that were given this way.
-    McpSetServers {
-        /// Name to configuration.
-        servers: &'a serde_json::Map<String, serde_json::Value>,
     },
 }
 

@@ -334,7 +334,7 @@ impl Conversation {
                     session.timers.remove(&timer);
                     Done::Clear(timer)
                 }
-                Action::Note(_) => continue,
+                Action::Note(_) | Action::ForgetFile => continue,
                 Action::End => {
                     if session.runs {
                         self.judge.broken(format!("session {number} ends while its process runs"));

@@ -201,8 +201,12 @@ pub(crate) fn write_output(output: &Output) -> String {
                 [] => String::new(),
                 roots => format!(",\"roots\":{}", json!(roots)),
             };
+            let file = match &spec.file {
+                None => String::new(),
+                Some((flag, text)) => format!(",\"file\":{}", json!({ "flag": flag, "text": text })),
+            };
             format!(
-                "{{\"out\":\"start\"{session},\"args\":{},\"cwd\":{}{roots}}}",
+                "{{\"out\":\"start\"{session},\"args\":{},\"cwd\":{}{roots}{file}}}",
                 json!(spec.args),
                 json!(spec.cwd.to_string_lossy())
             )

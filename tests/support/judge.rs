@@ -65,6 +65,15 @@ impl Rpc {
                 None => return null(),
             },
         };
+        // With an id and without a method it is meant as an answer, and an answer is never answered.
+        if let (Some(id), false) = (&id, members.contains_key("method")) {
+            let whole = members.get("jsonrpc").map(|r| r.get()) == Some("\"2.0\"");
+            let outcome = match (whole, value("error").filter(|e| !e.is_null()), value("result")) {
+                (true, None, Some(result)) => Ok(result),
+                (_, error, _) => Err(error.unwrap_or(Value::Null)),
+            };
+            return Self::Response { id: id.clone(), outcome };
+        }
         let garbage = || Self::Garbage { id: id.clone().unwrap_or_else(|| "null".to_owned()) };
         if members.get("jsonrpc").map(|r| r.get()) != Some("\"2.0\"") {
             return garbage();
@@ -127,8 +136,8 @@ impl Judge {
     }
 
     pub(crate) fn far_in(&mut self, number: u32, line: &[u8]) {
-        if let Ok(value) = serde_json::from_slice::<Value>(line) {
-            self.rules.far_in(number, &value);
+        if let Ok(raw) = serde_json::from_slice::<&RawValue>(line) {
+            self.rules.far_in(number, &as_deep_as_can_be(raw, 2));
         }
     }
 
@@ -171,6 +180,22 @@ impl Judge {
         }
         self.rules.near_out(&message);
     }
+}
+
+/// The value; where it is nested too deeply to be read, the members of its first levels.
+fn as_deep_as_can_be(raw: &RawValue, levels: u32) -> Value {
+    if let Ok(value) = serde_json::from_str(raw.get()) {
+        return value;
+    }
+    let members: Members<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+    if levels == 0 {
+        return Value::Null;
+    }
+    members
+        .into_iter()
+        .map(|(name, raw)| (name, as_deep_as_can_be(raw, levels - 1)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 fn one_line(line: &[u8]) -> Result<Value, String> {

@@ -421,7 +421,7 @@ impl Rules {
                         }
                         far.initialize = Some((id, false));
                     }
-                    Some("interrupt" | "set_permission_mode" | "mcp_set_servers") => {}
+                    Some("interrupt" | "set_permission_mode") => {}
                     other => wrong.push(format!("diglot asks the agent {other:?}")),
                 }
             }

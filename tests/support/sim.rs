@@ -14,6 +14,9 @@ use super::claude::{Act, Claude, Said};
 use super::conversation::{Conversation, Done, Input, Output, Setting};
 use super::judge::Rpc;
 
+/// What an editor without notices reads when a conversation was lost that was never answered.
+const BEGINS_ANEW: &str = "nothing was kept of this conversation; it begins anew\n\n";
+
 /// splitmix64: small, and the same on every machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Rng(u64);
@@ -199,7 +202,8 @@ impl Simulation {
                 let id = params.get("sessionId").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let said = self.editor.shown.entry(id).or_default();
                 match update.get("sessionUpdate").and_then(Value::as_str) {
-                    Some("agent_message_chunk") => said.text.push_str(text),
+                    // What diglot itself has to say is no text of claude's.
+                    Some("agent_message_chunk") => said.text.push_str(&text.replace(BEGINS_ANEW, "")),
                     Some("agent_thought_chunk") => said.thoughts.push_str(text),
                     _ => {}
                 }

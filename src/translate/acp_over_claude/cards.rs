@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::mappings::{ContentRule, ToolRow};
+use crate::mappings::{ContentRule, ToolRow, is_hidden};
 use crate::translate::FileContent;
 use crate::translate::diff::{self, Piece};
 use crate::wire::acp::{ContentBlock, Location, ToolCallContent};
@@ -19,6 +19,12 @@ use crate::wire::text::{Raw, cut, items, text, uint};
 
 /// Output of a call that is shown; more is cut, since clients keep every byte (acp.md, section 6).
 const OUTPUT_LIMIT: usize = 256 * 1024;
+
+/// An input that a question shows as it is; more is cut.
+const INPUT_LIMIT: usize = 32 * 1024;
+
+/// How deep an input may be that is passed on; the line around it adds some more.
+const DEPTH_LIMIT: usize = 100;
 
 /// The members of a call's input.
 #[derive(Debug, Default)]
@@ -68,7 +74,10 @@ pub(super) fn location<'v>(
 }
 
 /// The content before there is a result. A file that is written anew needs [`write_preview`].
-pub(super) fn preview(row: &ToolRow<'_>, input: &Input<'_>, cwd: &Path) -> Vec<ToolCallContent<'static>> {
+///
+/// A title is one short line. Where it is not exactly the command, the whole command stands in the content: what is
+/// approved must be seen.
+pub(super) fn preview(row: &ToolRow<'_>, input: &Input<'_>, title: &str, cwd: &Path) -> Vec<ToolCallContent<'static>> {
     let field = |name: Option<&str>| name.and_then(|n| input.get(n));
     match row.content() {
         ContentRule::DiffEdit => match (field(row.path()), field(row.old()), field(row.new_text())) {
@@ -81,11 +90,59 @@ pub(super) fn preview(row: &ToolRow<'_>, input: &Input<'_>, cwd: &Path) -> Vec<T
         },
         ContentRule::DiffCell => field(row.new_text()).map(|new| vec![fenced("", &new)]).unwrap_or_default(),
         ContentRule::DiffWrite => Vec::new(),
-        _ => field(row.preview())
-            .filter(|t| !t.trim().is_empty())
-            .map(|t| vec![ToolCallContent::text(bounded(&t).into_owned())])
-            .unwrap_or_default(),
+        ContentRule::Console => {
+            let command = input.get(COMMAND).filter(|c| **c != *title && row.preview() != Some(COMMAND));
+            let command = command.map(|c| fenced("sh", &visible(&c)));
+            command.into_iter().chain(shown(field(row.preview()))).collect()
+        }
+        _ => shown(field(row.preview())).into_iter().collect(),
     }
+}
+
+/// The input field of the tools that run commands.
+const COMMAND: &str = "command";
+
+fn shown(field: Option<Cow<'_, str>>) -> Option<ToolCallContent<'static>> {
+    field.filter(|t| !t.trim().is_empty()).map(|t| ToolCallContent::text(bounded(&t).into_owned()))
+}
+
+/// Characters that are not seen, but change what is, as escapes.
+fn visible(s: &str) -> Cow<'_, str> {
+    let hides = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
+    if !s.contains(hides) {
+        return Cow::Borrowed(s);
+    }
+    let mut out = String::with_capacity(s.len() + 16);
+    for c in s.chars() {
+        if hides(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+/// A whole input, for a person to read.
+pub(super) fn whole_input(input: &RawValue) -> ToolCallContent<'static> {
+    let pretty = serde_json::from_str::<serde_json::Value>(input.get())
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_else(|_| input.get().to_owned());
+    let pretty = visible(&pretty);
+    let kept = cut(&pretty, INPUT_LIMIT);
+    match pretty.len() - kept.len() {
+        0 => fenced("json", kept),
+        rest => fenced("json", &format!("{kept}\n… {rest} more bytes are not shown")),
+    }
+}
+
+/// Whether every JSON reader can read a value as part of a line: some stop at a depth of 128, and at half a character.
+pub(super) fn is_readable(raw: &RawValue) -> bool {
+    fn depth(value: &serde_json::Value) -> usize {
+        use serde_json::Value;
+        match value {
+            Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
+            Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+    serde_json::from_str(raw.get()).is_ok_and(|value| depth(&value) <= DEPTH_LIMIT)
 }
 
 /// The diff of a file that is written anew against what it holds now.
@@ -329,12 +386,17 @@ pub(super) fn fenced(language: &str, content: &str) -> ToolCallContent<'static> 
 }
 
 /// Cuts output that is too long, and says so.
-fn bounded(s: &str) -> Cow<'_, str> {
+pub(super) fn bounded(s: &str) -> Cow<'_, str> {
     if s.len() <= OUTPUT_LIMIT {
         return Cow::Borrowed(s);
     }
     let kept = cut(s, OUTPUT_LIMIT);
     Cow::Owned(format!("{kept}\n… {} more bytes are not shown", s.len() - kept.len()))
+}
+
+/// [`bounded`], of a text of one's own.
+pub(super) fn bounded_owned(s: String) -> String {
+    if s.len() <= OUTPUT_LIMIT { s } else { bounded(&s).into_owned() }
 }
 
 /// The exit code that a failed command tells: `Exit code 3` or `Error: Exit code 3` in its first line.

@@ -12,19 +12,22 @@ use crate::wire::stream_json::{
 };
 use crate::wire::text::{Fragment, Raw, boolean, items, text, uint};
 
+use super::AcpOverClaude;
 use super::stream::{BlockKind, Whole};
 use super::turn::Failure;
-use super::{AcpOverClaude, Asked};
 
 /// Lines that may come before `session/new` is answered; claude says a few about hooks.
 const EARLY_LIMIT: usize = 256;
 
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
-        if self.opened
-            && let Some(line) = DeltaLine::parse(bytes)
-        {
-            return self.delta_line(line, out);
+        if let Some(line) = DeltaLine::parse(bytes) {
+            if self.far.is_opening() {
+                return self.hold(bytes, out);
+            }
+            if self.opened {
+                return self.delta_line(line, out);
+            }
         }
         let line = match Line::parse(bytes) {
             Ok(line) => line,
@@ -34,7 +37,7 @@ impl AcpOverClaude {
         if !self.opened && !self.far.is_opening() {
             return out.note(format!("a `{kind}` message of a session that never opened"));
         }
-        if self.far.is_opening() && (waits_for_the_session(&kind, &line) || self.answers_the_servers(&line)) {
+        if self.far.is_opening() && waits_for_the_session(&kind, &line) {
             return self.hold(bytes, out);
         }
         match &*kind {
@@ -63,8 +66,9 @@ impl AcpOverClaude {
                 }
             }
             "conversation_reset" => {
-                if let Some(id) = text(Misc::of_line(bytes).new_conversation_id) {
-                    self.claude_session = id.into_owned();
+                // The next `init` tells the id that is kept; until then this one is nearest to it, and the old one would
+                // bring back what was cleared.
+                if self.session_is(Misc::of_line(bytes).new_conversation_id) {
                     self.far.reset();
                 }
                 self.plan.clear();
@@ -82,12 +86,6 @@ impl AcpOverClaude {
             "keep_alive" => {}
             other => out.note(format!("skipped a `{other}` message")),
         }
-    }
-
-    /// Whether a line says what became of the MCP servers, which may have to be told.
-    fn answers_the_servers(&self, line: &Line<'_>) -> bool {
-        let request = text(ControlResponse::read(line.response).request_id);
-        request.is_some_and(|id| matches!(self.asks.get(&*id), Some(Asked::McpServers)))
     }
 
     /// Keeps a line until `session/new` is answered: an editor knows nothing of the session before (report 22).
@@ -113,7 +111,9 @@ impl AcpOverClaude {
         match &*kind {
             "content_block_delta" => self.delta(parent.as_deref(), &event, out),
             "message_start" => {
-                self.turns.begin();
+                if parent.is_none() {
+                    self.turns.begin();
+                }
                 let message = ApiMessage::read(event.message);
                 let broken = self.streams.of(parent.as_deref()).begin(text(message.id).as_deref());
                 self.calls_broke_off(&broken, out);
@@ -207,9 +207,12 @@ impl AcpOverClaude {
 
     /// One finished block: what its deltas did not show yet.
     fn assistant(&mut self, line: &Line<'_>, bytes: &[u8], out: &mut Actions) {
-        self.turns.begin();
         let parent = text(line.parent_tool_use_id);
         let parent = parent.as_deref();
+        // A subagent may belong to work in the background.
+        if parent.is_none() {
+            self.turns.begin();
+        }
         let message = ApiMessage::read(line.message);
         let id = text(message.id);
         let extra = AssistantExtra::of_line(bytes);
@@ -327,10 +330,9 @@ impl AcpOverClaude {
         match &*subtype {
             "init" => {
                 self.turns.begin();
-                if let Some(id) = text(line.session_id) {
-                    self.claude_session = id.into_owned();
-                }
+                self.session_is(line.session_id);
                 self.mode_told(line.permission_mode, out);
+                self.mcp_servers_told(line.mcp_servers, out);
             }
             "status" => self.mode_told(line.permission_mode, out),
             "commands_changed" => self.tell_commands(line.commands, out),
@@ -351,10 +353,21 @@ impl AcpOverClaude {
         }
     }
 
+    /// Claude's session id of the moment, which goes on the command line: only a UUID is one.
+    fn session_is(&mut self, id: Raw<'_>) -> bool {
+        let Some(id) = text(id).filter(|id| is_uuid(id)) else { return false };
+        self.claude_session = id.into_owned();
+        true
+    }
+
     fn mode_told(&mut self, mode: Raw<'_>, out: &mut Actions) {
         if let Some(mode) = text(mode)
             && self.far.is_up()
         {
+            // A process that comes back later is in the mode that claude went on to, not in one that was left.
+            if self.chosen_mode.is_some() {
+                self.chosen_mode = Some(mode.to_string());
+            }
             self.mode_is(&mode, out);
         }
     }
@@ -403,6 +416,14 @@ fn waits_for_the_session(kind: &str, line: &Line<'_>) -> bool {
         "control_request" => text(ControlRequest::read(line.request).subtype).as_deref() == Some("can_use_tool"),
         _ => true,
     }
+}
+
+fn is_uuid(id: &str) -> bool {
+    id.len() == 36
+        && id.bytes().enumerate().all(|(at, b)| match at {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
 }
 
 fn index(raw: Raw<'_>) -> Option<usize> {

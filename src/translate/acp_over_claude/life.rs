@@ -12,14 +12,17 @@ use serde_json::json;
 use super::open::{Conversation, Opening};
 use super::turn::Ending;
 use super::{AcpOverClaude, Asked};
-use crate::translate::{Action, Actions, FarExit, StartFailure, Stop, Timer};
+use crate::translate::{Action, Actions, Chunk, ChunkKind, FarExit, StartFailure, Stop, Timer};
 use crate::wire::acp::{Mode, Modes, NewSessionResult, SessionUpdate, ToolStatus};
 use crate::wire::jsonrpc::{self, Id, RpcError, codes};
-use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult, McpServersResult};
-use crate::wire::text::{read, text};
+use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult, McpServer};
+use crate::wire::text::{Raw, items, text};
 
 /// Claude answers `initialize` within a second; a start that takes this long never ends (incumbent.md, section 2).
 const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Warnings that are kept for the next turn.
+const UNTOLD_LIMIT: usize = 16;
 
 /// The far process.
 #[derive(Debug, Default)]
@@ -28,6 +31,10 @@ pub(super) struct Far {
     kept: Kept,
     /// What claude said when it could not resume.
     complaint: Option<String>,
+    /// The MCP servers that do not work were told.
+    servers_told: bool,
+    /// A start was refused because the id is in use, and what is kept under it was tried.
+    in_use: bool,
 }
 
 /// What claude's store holds of the conversation under its present id.
@@ -87,9 +94,9 @@ impl Far {
         self.kept = Kept::Surely;
     }
 
-    /// The conversation goes on under another id, of which the store knows nothing.
+    /// The conversation goes on under another id, of which the store may know nothing yet.
     pub(super) fn reset(&mut self) {
-        self.kept = Kept::Nothing;
+        self.kept = Kept::Perhaps;
     }
 }
 
@@ -111,17 +118,11 @@ impl AcpOverClaude {
     }
 
     fn start(&mut self, spec: crate::translate::FarSpec, out: &mut Actions) {
+        self.far.servers_told = false;
         out.push(Action::StartFar(spec));
         let request = self.ask_id();
         out.far(stream_json::control_request(&request, &Ask::Initialize));
         self.asks.insert(request, Asked::Initialize);
-        // Claude connects them before it takes the first prompt.
-        if let Some(servers) = self.opening.as_ref().and_then(Opening::mcp_servers) {
-            let servers = servers.clone();
-            let request = self.ask_id();
-            out.far(stream_json::control_request(&request, &Ask::McpSetServers { servers: &servers }));
-            self.asks.insert(request, Asked::McpServers);
-        }
         out.push(Action::SetTimer(Timer::Start, START_LIMIT));
     }
 
@@ -151,6 +152,8 @@ impl AcpOverClaude {
             out.push(Action::StopFar(Stop::Gently));
             return;
         }
+        out.push(Action::ForgetFile);
+        self.far.in_use = false;
         let result = InitializeResult::read(response.response);
         let mode = text(result.current_permission_mode).map(String::from);
         match std::mem::replace(&mut self.far.state, State::Up) {
@@ -163,11 +166,21 @@ impl AcpOverClaude {
                 self.tell_early(out);
             }
             State::Returning { fresh } => {
-                if let Some(mode) = mode {
-                    self.mode_is(&mode, out);
+                match self.chosen_mode.clone().filter(|_| self.set.profile.flags.permission_mode.is_none()) {
+                    // No flag says it: claude takes it before the prompt.
+                    Some(chosen) if mode.as_ref() != Some(&chosen) => {
+                        let request = self.ask_id();
+                        out.far(stream_json::control_request(&request, &Ask::SetPermissionMode { mode: &chosen }));
+                        self.asks.insert(request, Asked::KeepMode { instead: mode });
+                    }
+                    _ => {
+                        if let Some(mode) = mode {
+                            self.mode_is(&mode, out);
+                        }
+                    }
                 }
                 if !fresh && self.set.profile.flags.resume.is_none() {
-                    self.notice("the agent was started again and does not remember this conversation", out);
+                    self.warn("the agent was started again and does not remember this conversation", out);
                 } else if !fresh {
                     self.notice(
                         "the agent was started again; what was allowed for the session must be allowed again",
@@ -188,17 +201,17 @@ impl AcpOverClaude {
         self.set.mappings.modes.offered(current, bypass)
     }
 
-    /// Claude's answer to `mcp_set_servers`: the session works without a server that does not.
-    pub(super) fn mcp_servers_set(&mut self, response: &ControlResponse<'_>, out: &mut Actions) {
-        if text(response.subtype).as_deref() != Some("success") {
-            let said = text(response.error).unwrap_or_default();
-            return self.notice(&format!("the MCP servers could not be set: {said}"), out);
+    /// The editor's MCP servers as `system/init` has them: one that does not work is told once a process.
+    pub(super) fn mcp_servers_told(&mut self, servers: Raw<'_>, out: &mut Actions) {
+        if std::mem::replace(&mut self.far.servers_told, true) {
+            return;
         }
-        let errors: std::collections::BTreeMap<String, serde_json::Value> =
-            read(McpServersResult::read(response.response).errors).unwrap_or_default();
-        for (name, error) in errors {
-            let error = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
-            self.notice(&format!("the MCP server `{name}` does not work: {error}"), out);
+        for raw in items(servers).unwrap_or_default() {
+            let server = McpServer::read(Some(raw));
+            let (Some(name), Some(status)) = (text(server.name), text(server.status)) else { continue };
+            if status == "failed" && self.opening.as_ref().is_some_and(|o| o.has_mcp_server(&name)) {
+                self.warn(&format!("the MCP server `{name}` does not work"), out);
+            }
         }
     }
 
@@ -241,11 +254,43 @@ impl AcpOverClaude {
         out.note(title);
     }
 
+    /// Something the user must know; an editor that shows no notices gets it as text of the turn that follows.
+    fn warn(&mut self, title: &str, out: &mut Actions) {
+        self.notice(title, out);
+        if !self.set.client.notices && self.untold.len() < UNTOLD_LIMIT {
+            self.untold.push(title.to_owned());
+        }
+        self.tell_untold(out);
+    }
+
+    /// Tells what could not be told before, once a turn runs.
+    pub(super) fn tell_untold(&mut self, out: &mut Actions) {
+        if self.turns.running().is_none() || self.untold.is_empty() {
+            return;
+        }
+        let mut text = String::new();
+        for title in self.untold.drain(..) {
+            text.push_str(&title);
+            text.push_str("\n\n");
+        }
+        // It is no answer: what claude says without a message is still told.
+        let session_id = self.set.session_id.clone();
+        out.push(Action::Chunk(Chunk { session_id, kind: ChunkKind::Message, message_id: None, text }));
+    }
+
     pub(super) fn far_failed(&mut self, why: &StartFailure, out: &mut Actions) {
         out.push(Action::ClearTimer(Timer::Start));
         let error = match why {
-            StartFailure::BadDirectory(message) => RpcError::invalid_params(format!("session/new: `cwd`: {message}"))
-                .with_data(json!({ "reason": "bad_directory" })),
+            StartFailure::BadDirectory(message) => {
+                let error = match self.far.is_opening() {
+                    true => RpcError::invalid_params(format!("session/new: `cwd`: {message}")),
+                    false => {
+                        let said = format!("the session's directory cannot be used any more: {message}");
+                        RpcError::new(codes::INTERNAL_ERROR, said)
+                    }
+                };
+                error.with_data(json!({ "reason": "bad_directory" }))
+            }
             StartFailure::NoProgram(message) => self.error("agent_not_found", None, message),
             StartFailure::Other(message) => self.error("agent_not_started", None, message),
         };
@@ -280,7 +325,7 @@ impl AcpOverClaude {
                 waiting.push((request.clone(), near.clone()));
                 false
             }
-            Asked::Initialize | Asked::Interrupt | Asked::McpServers => true,
+            Asked::Initialize | Asked::Interrupt | Asked::KeepMode { .. } => true,
         });
         // In the order in which they were asked.
         waiting.sort_by_key(|(request, _)| (request.len(), request.clone()));
@@ -350,9 +395,17 @@ impl AcpOverClaude {
                 let lost = !fresh && (unknown(&exit.stderr) || complaint.as_deref().is_some_and(unknown));
                 if lost && std::mem::take(&mut self.far.kept) == Kept::Perhaps && !self.near_closed {
                     // Killed before anything was written: there is nothing to resume, and nothing that was answered.
-                    self.notice("nothing was kept of this conversation; it begins anew", out);
+                    self.warn("nothing was kept of this conversation; it begins anew", out);
                     return self.come_back(out);
                 }
+                let taken = |s: &str| s.contains("already in use");
+                let taken = fresh && (taken(&exit.stderr) || complaint.as_deref().is_some_and(taken));
+                if taken && !std::mem::replace(&mut self.far.in_use, true) && !self.near_closed {
+                    // Something is kept under this id after all.
+                    self.far.kept = Kept::Perhaps;
+                    return self.come_back(out);
+                }
+                self.far.in_use = false;
                 let error = if lost {
                     // The next prompt begins anew; this one says so, since claude would not know what was said.
                     self.error("history_lost", None, complaint.as_deref().unwrap_or(&exit.stderr))
@@ -364,7 +417,7 @@ impl AcpOverClaude {
             State::Down | State::Up | State::Stopping => {
                 self.turns.take_back();
                 let error = self.death("agent_died", exit);
-                self.finish_turn(Ending::Died(error), out);
+                self.finish_turn(Ending::Failed(error), out);
             }
         }
         if self.near_closed || self.opening.is_none() {
@@ -400,7 +453,9 @@ impl AcpOverClaude {
     /// An error from the table of reasons.
     pub(super) fn error(&self, reason: &str, status: Option<u16>, said: &str) -> RpcError {
         let row = self.set.mappings.errors.get(reason, status);
-        let mut data = json!({ "reason": row.reason, "hint": row.hint });
+        // How to get the program, the agent's own profile knows best.
+        let hint = if reason == "agent_not_found" { &*self.set.profile.hint } else { row.hint };
+        let mut data = json!({ "reason": row.reason, "hint": hint });
         if let (Some(status), Some(map)) = (status, data.as_object_mut()) {
             map.insert("status".into(), json!(status));
         }
@@ -428,7 +483,7 @@ impl AcpOverClaude {
                 }
                 if running {
                     let request = self.ask_id();
-                    out.far(stream_json::control_request(&request, &Ask::Interrupt));
+                    out.far(stream_json::control_request(&request, &Ask::Interrupt { cancel_queued: true }));
                 }
                 out.push(Action::StopFar(Stop::Gently));
             }

@@ -90,6 +90,8 @@ pub struct AcpOverClaude {
     context_used: u64,
     /// The model that answered last.
     model: Option<String>,
+    /// What the user must know, for an editor without notices: told with the turn that follows.
+    untold: Vec<String>,
     near_closed: bool,
     ended: bool,
 }
@@ -99,8 +101,14 @@ pub struct AcpOverClaude {
 enum Asked {
     Initialize,
     Interrupt,
-    McpServers,
-    SetMode { near: Id, mode: String },
+    SetMode {
+        near: Id,
+        mode: String,
+    },
+    /// The mode of before, set again in a new process; otherwise it is in this one.
+    KeepMode {
+        instead: Option<String>,
+    },
 }
 
 impl std::fmt::Debug for AcpOverClaude {
@@ -133,6 +141,7 @@ impl AcpOverClaude {
             ask_count: 0,
             context_used: 0,
             model: None,
+            untold: Vec::new(),
             near_closed: false,
             ended: false,
         }

@@ -121,7 +121,14 @@ impl AcpOverClaude {
         match asked {
             Asked::Initialize => self.initialized(response, out),
             Asked::Interrupt => {}
-            Asked::McpServers => self.mcp_servers_set(response, out),
+            Asked::KeepMode { instead } => {
+                if text(response.subtype).as_deref() != Some("success") {
+                    self.chosen_mode = None;
+                    if let Some(mode) = instead {
+                        self.mode_is(&mode, out);
+                    }
+                }
+            }
             Asked::SetMode { near, mode } => {
                 if !self.asks.values().any(|asked| matches!(asked, Asked::SetMode { .. })) {
                     out.push(Action::ClearTimer(Timer::Control));

@@ -103,9 +103,9 @@ impl Opening {
         &self.cwd
     }
 
-    /// The MCP servers, which each process is given once it runs.
-    pub(super) fn mcp_servers(&self) -> Option<&Map<String, Value>> {
-        self.mcp_servers.as_ref()
+    /// Whether the editor gave an MCP server of this name.
+    pub(super) fn has_mcp_server(&self, name: &str) -> bool {
+        self.mcp_servers.as_ref().is_some_and(|servers| servers.contains_key(name))
     }
 
     /// Refuses what the agent has no flag for, rather than leaving it out.
@@ -114,7 +114,7 @@ impl Opening {
     /// -32602 names the parameter.
     pub(super) fn check(self, profile: &AgentProfile) -> Result<Self, RpcError> {
         let agent = &profile.title;
-        if self.mcp_servers.is_some() && !profile.mcp_set_servers {
+        if self.mcp_servers.is_some() && profile.flags.mcp_config.is_none() {
             return Err(invalid(format!("{agent} takes no MCP servers; send an empty `mcpServers`")));
         }
         if !self.directories.is_empty() && profile.flags.add_dir.is_none() {
@@ -142,7 +142,9 @@ impl Opening {
         for dir in &self.directories {
             give(&flags.add_dir, &dir.to_string_lossy());
         }
-        FarSpec { args, cwd: self.cwd.clone(), roots: self.directories.clone() }
+        let servers = self.mcp_servers.as_ref().map(|servers| json!({ "mcpServers": servers }).to_string());
+        let file = flags.mcp_config.clone().zip(servers);
+        FarSpec { args, file, cwd: self.cwd.clone(), roots: self.directories.clone() }
     }
 }
 
@@ -269,10 +271,13 @@ mod tests {
         assert_eq!(after("--add-dir"), "/x y");
         // Not among the arguments, which everybody on the machine can read.
         assert_eq!(
-            opening.mcp_servers().cloned().map(Value::Object),
-            Some(json!({
+            spec.file.map(|(flag, text)| (flag, serde_json::from_str::<Value>(&text).unwrap_or_default())),
+            Some((
+                "--mcp-config".to_owned(),
+                json!({"mcpServers":{
                 "a":{"type":"stdio","command":"/bin/a","args":["1"],"env":{"K":"v"}},
-                "b":{"type":"http","url":"http://h","headers":{"H":"v"}}}))
+                "b":{"type":"http","url":"http://h","headers":{"H":"v"}}}})
+            ))
         );
         // Report 79: "you run inside of Claude Code" is not handed on.
         assert!(

@@ -61,7 +61,9 @@ impl AcpOverClaude {
             return self.deny(claude, &tool, "the call has ended", false, out);
         }
         self.tool_asks(&tool, &name, request.input, out);
-        let refusal = if self.near_closed {
+        let refusal = if !self.tools.is_open(&tool) {
+            Some(("too many calls are open; nobody could be asked", false))
+        } else if self.near_closed {
             Some(("the editor's connection ended; nobody could be asked", false))
         } else if self.turns.running().is_some_and(|t| t.cancel != Cancel::No) {
             Some(("the user cancelled the turn", true))
@@ -103,7 +105,7 @@ impl AcpOverClaude {
             let options: Vec<PermissionOption> = question.offers.iter().map(|o| o.option.clone()).collect();
             let params = RequestPermission {
                 session_id: &self.set.session_id,
-                tool_call: self.tools.card_for_question(&question.tool),
+                tool_call: self.tools.card_for_question(&question.tool, &self.set.mappings),
                 options: &options,
             };
             out.near(jsonrpc::request(&id, methods::REQUEST_PERMISSION, &params));

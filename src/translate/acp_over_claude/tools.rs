@@ -28,11 +28,18 @@ use super::turn::Cancel;
 /// Inputs up to this size are sent as they are; so are larger ones unless a diff shows what they hold.
 const RAW_INPUT_LIMIT: usize = 16 * 1024;
 
+/// Why a call is closed whose task has ended.
+const TASK_ENDED: &str = "the task has ended";
+
 /// The preview goes with the question too, for editors that show the question alone, up to this size.
 const QUESTION_PREVIEW_LIMIT: usize = 32 * 1024;
 
 /// Ids of closed calls that are remembered: more than the calls of one message.
 const CLOSED_KEPT: usize = 256;
+
+/// Calls that may be open at once. What is said of more is noted and not shown, and what they ask for is refused, since
+/// nobody could see what it is about.
+const OPEN_LIMIT: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct Tools {
@@ -51,6 +58,8 @@ struct Tool {
     name: String,
     parent: Option<String>,
     input: Option<Box<RawValue>>,
+    /// The input can be read by everybody: the lines that carry it can be, too.
+    readable: bool,
     /// A diff shows all that the input holds.
     shows_input: bool,
     /// Members that are complete while the input streams.
@@ -77,14 +86,14 @@ struct Tool {
 }
 
 impl Tools {
-    /// Whether the call is known and not closed.
-    pub(super) fn is_open(&self, id: &str) -> bool {
-        self.open.contains_key(id)
-    }
-
     /// Whether the preview is still being made.
     pub(super) fn is_preparing(&self, id: &str) -> bool {
         self.open.get(id).is_some_and(|t| t.reading.is_some())
+    }
+
+    /// Whether the call is known and not closed.
+    pub(super) fn is_open(&self, id: &str) -> bool {
+        self.open.contains_key(id)
     }
 
     /// A refusal is shown with the call's result.
@@ -95,7 +104,7 @@ impl Tools {
     }
 
     /// The call as a question shows it.
-    pub(super) fn card_for_question<'a>(&'a self, id: &'a str) -> ToolCall<'a> {
+    pub(super) fn card_for_question<'a>(&'a self, id: &'a str, maps: &Mappings) -> ToolCall<'a> {
         let mut call = ToolCall { tool_call_id: id.into(), status: Some(ToolStatus::Pending), ..ToolCall::default() };
         if let Some(tool) = self.open.get(id) {
             call.title = Some((&*tool.title).into());
@@ -104,9 +113,7 @@ impl Tools {
             if !tool.locations.is_empty() {
                 call.locations = Some(tool.locations.clone());
             }
-            if !tool.preview.is_empty() && size(&tool.preview) <= QUESTION_PREVIEW_LIMIT {
-                call.content = Some(tool.preview.clone());
-            }
+            call.content = tool.content_for_question(id, maps);
         }
         call
     }
@@ -156,7 +163,24 @@ fn size(content: &[ToolCallContent<'_>]) -> usize {
 impl Tool {
     /// The input, unless it is large and shown as a diff.
     fn raw_input(&self) -> Option<&RawValue> {
-        self.input.as_deref().filter(|raw| !self.shows_input || raw.get().len() <= RAW_INPUT_LIMIT)
+        let fits = |raw: &&RawValue| !self.shows_input || raw.get().len() <= RAW_INPUT_LIMIT;
+        self.input.as_deref().filter(|_| self.readable).filter(fits)
+    }
+
+    /// What a question shows, for editors that show the question alone; content replaces what the card holds, so a
+    /// terminal stays the first of it.
+    fn content_for_question(&self, id: &str, maps: &Mappings) -> Option<Vec<ToolCallContent<'static>>> {
+        let mut content = Vec::new();
+        if self.terminal {
+            content.push(ToolCallContent::Terminal { terminal_id: id.to_owned().into() });
+        }
+        if self.preview.is_empty() && !maps.tools.get(&self.name).is_listed() {
+            // Nothing else says what such a tool is to do.
+            content.extend(self.input.as_deref().map(cards::whole_input));
+        } else if self.terminal || size(&self.preview) <= QUESTION_PREVIEW_LIMIT {
+            content.extend(self.preview.iter().cloned());
+        }
+        (content.len() > usize::from(self.terminal)).then_some(content)
     }
 
     fn meta(&self) -> ToolMeta<'_> {
@@ -193,7 +217,7 @@ impl AcpOverClaude {
         let (Some(id), Some(name)) = (text(block.id), text(block.name)) else { return };
         let kind = BlockKind::Tool { id: id.clone().into_owned(), fields: PartialObject::default() };
         self.streams.of(parent).start_block(index, kind);
-        self.meet(&id, &name, parent);
+        self.meet(&id, &name, parent, out);
         if self.set.mappings.tools.get(&name).card() {
             self.announce(&id, out);
         }
@@ -201,15 +225,19 @@ impl AcpOverClaude {
     }
 
     /// Makes the call known.
-    fn meet(&mut self, id: &str, name: &str, parent: Option<&str>) {
+    fn meet(&mut self, id: &str, name: &str, parent: Option<&str>, out: &mut Actions) {
         if self.tools.open.contains_key(id) || self.tools.was_closed(id) {
             return;
+        }
+        if self.tools.open.len() >= OPEN_LIMIT {
+            return out.note(format!("{OPEN_LIMIT} calls are open; {id} is not shown"));
         }
         let row = self.set.mappings.tools.get(name);
         let tool = Tool {
             name: name.to_owned(),
             parent: parent.map(str::to_owned),
             input: None,
+            readable: false,
             shows_input: false,
             fields: Vec::new(),
             title: row.title(|_| None),
@@ -302,7 +330,7 @@ impl AcpOverClaude {
 
     /// The whole input of a call.
     pub(super) fn tool_whole(&mut self, parent: Option<&str>, id: &str, name: &str, input: Raw<'_>, out: &mut Actions) {
-        self.meet(id, name, parent);
+        self.meet(id, name, parent, out);
         if self.tools.open.get(id).is_some_and(|t| t.input.is_none()) {
             self.take_input(id, input, out);
         }
@@ -320,11 +348,12 @@ impl AcpOverClaude {
         let name = tool.name.clone();
         let row = maps.tools.get(&name);
         tool.input = input.map(ToOwned::to_owned);
+        tool.readable = input.is_some_and(cards::is_readable);
         tool.fields = Vec::new();
         let members = Input::read(input);
         let mut change = tool.describe(&maps, &|n| members.get(n), &cwd);
         change.input = true;
-        let before = std::mem::replace(&mut tool.preview, cards::preview(&row, &members, &cwd));
+        let before = std::mem::replace(&mut tool.preview, cards::preview(&row, &members, &tool.title, &cwd));
         tool.shows_input =
             matches!(row.content(), ContentRule::DiffEdit | ContentRule::DiffCell) && !tool.preview.is_empty();
         tool.reading = None;
@@ -408,7 +437,8 @@ impl AcpOverClaude {
         let rule = maps.tools.get(&name).content();
         let failed = boolean(block.is_error) == Some(true);
         let result = ToolUseResult::read(tool_use_result);
-        if matches!(rule, ContentRule::Todo | ContentRule::Task) && !failed {
+        // The plan is the main conversation's; a subagent keeps a list of its own.
+        if matches!(rule, ContentRule::Todo | ContentRule::Task) && !failed && tool.parent.is_none() {
             self.plan.apply(&name, tool.input.as_deref(), tool_use_result);
             self.tell_plan(out);
         }
@@ -441,6 +471,7 @@ impl AcpOverClaude {
             _ => output,
         };
         let said = output.text();
+        let bounded = |s: &str| cards::bounded(s).into_owned();
         let mut change = Change::default();
         if never_ran {
             change.status = Some(ToolStatus::Failed);
@@ -448,7 +479,7 @@ impl AcpOverClaude {
                 Some(why) => why,
                 // What claude writes here is for the model.
                 None if cancelled => "the user cancelled the turn".to_owned(),
-                None => said,
+                None => bounded(&said),
             };
             let said = format!("{}: {why}", if tool.status == ToolStatus::Pending { "Not run" } else { "Stopped" });
             // What was refused stays visible.
@@ -461,10 +492,10 @@ impl AcpOverClaude {
             change.status = Some(ToolStatus::Failed);
             change.content = Some(match rule {
                 ContentRule::Console => vec![cards::fenced("console", &said)],
-                _ => vec![ToolCallContent::text(said.clone())],
+                _ => vec![ToolCallContent::text(bounded(&said))],
             });
             change.exit = Some(cards::exit_code(&said));
-            change.output = Some(cards::without_exit_code(&said).to_owned());
+            change.output = Some(bounded(cards::without_exit_code(&said)));
         } else {
             change.status = Some(ToolStatus::Completed);
             tool.outcome(rule, &result, &mut change);
@@ -472,7 +503,7 @@ impl AcpOverClaude {
                 change.content = cards::show(output, rule, &result);
             }
             change.exit = Some(Some(0));
-            change.output = Some(said);
+            change.output = Some(bounded(&said));
         }
         if tool.terminal {
             // The terminal is the card; its text is not told twice.
@@ -489,17 +520,29 @@ impl AcpOverClaude {
 
     /// Closes a call; nothing more is said of it.
     fn finish_tool(&mut self, id: &str, change: Change, why: &str, out: &mut Actions) {
+        self.finish_one(id, change, why, out);
+        // What a subagent began does not outlive it. A list of work: how deep subagents go is claude's to say.
+        let mut ended = vec![id.to_owned()];
+        while let Some(parent) = ended.pop() {
+            let is_child =
+                |o: &&String| self.tools.open.get(*o).is_some_and(|t| t.parent.as_deref() == Some(parent.as_str()));
+            let children: Vec<String> = self.tools.order.iter().filter(is_child).cloned().collect();
+            for child in children {
+                let why = "the subagent that made this call has ended";
+                if let Some((change, why)) = self.unfinished(&child, ToolStatus::Failed, why, out) {
+                    self.finish_one(&child, change, &why, out);
+                    ended.push(child);
+                }
+            }
+        }
+    }
+
+    fn finish_one(&mut self, id: &str, change: Change, why: &str, out: &mut Actions) {
         self.withdraw_questions_of(id, why, out);
         self.change(id, change, out);
         self.streams.forget_child(id);
         self.tools.remove(id);
         self.tools.tasks.retain(|_, call| call != id);
-        // What a subagent began does not outlive it.
-        let is_child = |o: &&String| self.tools.open.get(*o).is_some_and(|t| t.parent.as_deref() == Some(id));
-        let children: Vec<String> = self.tools.order.iter().filter(is_child).cloned().collect();
-        for child in children {
-            self.give_up(&child, ToolStatus::Failed, "the subagent that made this call has ended", out);
-        }
     }
 
     /// A call that exists only to show what a question is about ends with the question.
@@ -539,9 +582,16 @@ impl AcpOverClaude {
 
     /// Closes a call that has no result.
     fn give_up(&mut self, id: &str, status: ToolStatus, why: &str, out: &mut Actions) {
-        let Some(tool) = self.tools.open.get_mut(id) else { return };
+        if let Some((change, why)) = self.unfinished(id, status, why, out) {
+            self.finish_tool(id, change, &why, out);
+        }
+    }
+
+    /// What is told of a call that has no result, and why it is closed.
+    fn unfinished(&mut self, id: &str, status: ToolStatus, why: &str, out: &mut Actions) -> Option<(Change, String)> {
+        let tool = self.tools.open.get_mut(id)?;
         if let Some((status, said)) = tool.over.take() {
-            return self.task_ends(id, status, said, out);
+            return Some((self.task_ended(id, status, said, out)?, TASK_ENDED.to_owned()));
         }
         let why = tool.refused.take().unwrap_or_else(|| why.to_owned());
         let mut content = std::mem::take(&mut tool.preview);
@@ -552,7 +602,7 @@ impl AcpOverClaude {
             change.output = Some(format!("Not finished: {why}"));
             change.exit = Some(None);
         }
-        self.finish_tool(id, change, &why, out);
+        Some((change, why))
     }
 
     /// The plan, if it changed.
@@ -565,12 +615,12 @@ impl AcpOverClaude {
     /// `task_started`: a command or a subagent runs; claude names the call.
     pub(super) fn task_started(&mut self, line: &SystemLine<'_>, out: &mut Actions) {
         let Some(id) = text(line.tool_use_id) else { return };
-        if let Some(task) = text(line.task_id) {
-            self.tools.tasks.insert(task.into_owned(), id.clone().into_owned());
-        }
         if let Some(tool) = self.tools.open.get_mut(&*id) {
             tool.task = true;
             tool.background |= boolean(line.is_backgrounded) == Some(true);
+            if let Some(task) = text(line.task_id) {
+                self.tools.tasks.insert(task.into_owned(), id.clone().into_owned());
+            }
         }
         self.tool_runs(&id, out);
     }
@@ -618,9 +668,16 @@ impl AcpOverClaude {
     }
 
     fn task_ends(&mut self, id: &str, status: ToolStatus, said: Option<String>, out: &mut Actions) {
+        if let Some(change) = self.task_ended(id, status, said, out) {
+            self.finish_tool(id, change, TASK_ENDED, out);
+        }
+    }
+
+    /// What is told of a call whose task has ended.
+    fn task_ended(&mut self, id: &str, status: ToolStatus, said: Option<String>, out: &mut Actions) -> Option<Change> {
         self.tool_runs(id, out);
-        let Some(tool) = self.tools.open.get(id) else { return };
-        let said = said.filter(|s| !s.trim().is_empty());
+        let tool = self.tools.open.get(id)?;
+        let said = said.filter(|s| !s.trim().is_empty()).map(cards::bounded_owned);
         let mut change = Change { status: Some(status), ..Change::default() };
         if tool.terminal {
             change.exit = Some(said.as_deref().and_then(cards::exit_code_of_summary));
@@ -628,7 +685,7 @@ impl AcpOverClaude {
         } else {
             change.content = said.map(|s| vec![ToolCallContent::text(s)]);
         }
-        self.finish_tool(id, change, "the task has ended", out);
+        Some(change)
     }
 
     /// `permission_denied`: claude refused by itself.
@@ -690,8 +747,9 @@ impl Tool {
 
 /// Whether two members say the same, however they are written.
 fn same_json(a: Raw<'_>, b: Raw<'_>) -> bool {
-    let value = |raw: Raw<'_>| raw.map(|r| serde_json::from_str::<serde_json::Value>(r.get()).ok());
-    a.map(RawValue::get) == b.map(RawValue::get) || value(a) == value(b)
+    let value = |raw: Raw<'_>| raw.and_then(|r| serde_json::from_str::<serde_json::Value>(r.get()).ok());
+    // What cannot be read is equal to nothing but its own text.
+    a.map(RawValue::get) == b.map(RawValue::get) || value(a).is_some_and(|a| Some(a) == value(b))
 }
 
 /// How a task ended, if it did.

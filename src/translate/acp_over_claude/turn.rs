@@ -34,6 +34,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 pub(super) struct Turns {
     queue: VecDeque<Prompt>,
     current: Option<Turn>,
+    /// This agent's results name their prompts.
+    results_name: bool,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,8 @@ pub(super) struct Turn {
     pub(super) spoke: bool,
     /// The failure that claude told as text: shown once, in the response.
     pub(super) failure: Option<Failure>,
+    /// The lifecycle named it: where results name prompts, one that names none ends another turn.
+    named: bool,
     /// What the lifecycle said last, when it said that the message is over.
     over: Option<String>,
 }
@@ -90,8 +94,6 @@ pub(super) enum Ending {
     Stop(String),
     Failed(RpcError),
     Cancelled,
-    /// The process is gone; a cancelled turn is still cancelled.
-    Died(RpcError),
 }
 
 impl Turns {
@@ -183,8 +185,10 @@ impl AcpOverClaude {
             cancel: Cancel::No,
             spoke: false,
             failure: None,
+            named: false,
             over: None,
         });
+        self.tell_untold(out);
     }
 
     /// `session/cancel`: everything that waits and the turn that runs.
@@ -204,7 +208,7 @@ impl AcpOverClaude {
         turn.cancel = Cancel::Asked;
         self.refuse_all_questions("the user cancelled the turn", true, out);
         let request = self.ask_id();
-        out.far(stream_json::control_request(&request, &Ask::Interrupt));
+        out.far(stream_json::control_request(&request, &Ask::Interrupt { cancel_queued: true }));
         self.asks.insert(request, Asked::Interrupt);
         out.push(Action::SetTimer(Timer::Cancel, INTERRUPT_LIMIT));
     }
@@ -247,9 +251,15 @@ impl AcpOverClaude {
             return;
         }
         turn.untaken = None;
+        turn.named = true;
         match state {
             "started" => turn.begun = true,
             "completed" | "cancelled" | "discarded" | "refused" => {
+                if turn.cancel != Cancel::No && state != "completed" {
+                    // The result of a turn that ran comes before this line, so there is none: claude dropped the prompt.
+                    self.close_tools(ToolStatus::Failed, "the user cancelled the turn", out);
+                    return self.finish_turn(Ending::Cancelled, out);
+                }
                 turn.over = Some(state.to_owned());
                 out.push(Action::SetTimer(Timer::Settle, SETTLE_LIMIT));
             }
@@ -288,12 +298,16 @@ impl AcpOverClaude {
         self.streams.turn_over(|parent| self.tools.is_open(parent));
         let aborted =
             terminal.as_deref().is_some_and(|t| t.starts_with("aborted_")) || subtype == "error_during_execution";
+        self.turns.results_name |= !uuids.is_empty();
         let ours = match &self.turns.current {
             None => false,
             Some(turn) if !uuids.is_empty() => uuids.contains(&turn.uuid),
             // No uuids: an agent that does not tell them. The late end of a turn that was stopped before is not ours
             // while nothing was heard of ours.
-            Some(turn) => !is_unasked(result.origin) && (turn.begun || turn.cancel != Cancel::No || !aborted),
+            Some(turn) => {
+                let another = is_unasked(result.origin) || (turn.named && self.turns.results_name);
+                !another && (turn.begun || turn.cancel != Cancel::No || !aborted)
+            }
         };
         self.close_tools(ToolStatus::Failed, "the turn ended without a result of this call", out);
         if !ours {
@@ -366,7 +380,7 @@ impl AcpOverClaude {
             _ if turn.cancel != Cancel::No => cancelled(&turn.id),
             Ending::Cancelled => cancelled(&turn.id),
             Ending::Stop(reason) => jsonrpc::response(&turn.id, &PromptResult { stop_reason: &reason }),
-            Ending::Failed(error) | Ending::Died(error) => jsonrpc::error(&turn.id, &error),
+            Ending::Failed(error) => jsonrpc::error(&turn.id, &error),
         };
         out.near(line);
         if self.far.is_up() {
@@ -408,14 +422,19 @@ impl AcpOverClaude {
     }
 }
 
-/// A turn that claude began by itself: a background task has ended.
+/// A turn that claude began by itself, whatever woke it: a background task that has ended, a channel, a timer.
 fn is_unasked(origin: Raw<'_>) -> bool {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
-    struct Origin {
-        kind: String,
+    struct Origin<'a> {
+        #[serde(borrow)]
+        kind: Raw<'a>,
     }
-    origin.and_then(|raw| serde_json::from_str::<Origin>(raw.get()).ok()).is_some_and(|o| o.kind == "task-notification")
+    origin
+        .filter(|raw| raw.get().starts_with('{'))
+        .and_then(|raw| serde_json::from_str::<Origin<'_>>(raw.get()).ok())
+        .and_then(|origin| text(origin.kind))
+        .is_some_and(|kind| kind != "human")
 }
 
 /// The context window of the model that answered; without one, the largest.

@@ -561,9 +561,9 @@ impl Claude {
                     json!({ "type": "message_start", "message": { "id": again } }),
                 ))));
                 let mut told = 0;
-                for (at, piece) in whole.as_bytes().chunks(3).enumerate() {
+                for (at, piece) in whole.as_bytes().chunks(5).enumerate() {
                     let piece = String::from_utf8_lossy(piece).into_owned();
-                    let end = at * 3 + piece.len();
+                    let end = at * 5 + piece.len();
                     let new = &whole[before.len().max(told).min(end)..end];
                     let new = if end > before.len() { new } else { "" };
                     told = end;
@@ -602,7 +602,7 @@ impl Claude {
             steps.push_back(Step::Say(Self::say(Self::event(json!({ "type": "content_block_start", "index": index,
                 "content_block": { "type": "tool_use", "id": tool, "name": name, "input": {} } })))));
             let text = input.to_string();
-            for piece in text.as_bytes().chunks(9) {
+            for piece in text.as_bytes().chunks(21) {
                 let piece = String::from_utf8_lossy(piece).into_owned();
                 steps.push_back(Step::Say(Self::say(Self::event(
                     json!({ "type": "content_block_delta", "index": index,

@@ -238,6 +238,20 @@ pub(crate) fn initialize(client: Option<&Value>) -> Vec<u8> {
     .into_bytes()
 }
 
+/// What comes in, and with what it is held; begins with an `initialize`.
+///
+/// # Errors
+/// When a line cannot be read.
+pub(crate) fn inputs(text: &str) -> Result<(Setting, Vec<Input>), String> {
+    let mut lines = text.lines().filter(|l| !l.trim().is_empty());
+    let header = Header::read(lines.next().ok_or("the file is empty")?)?;
+    let mut inputs = vec![Input::Near(initialize(header.client.as_ref()))];
+    for line in lines.filter(|l| l.starts_with("{\"in\":")) {
+        inputs.push(read_step(line)?);
+    }
+    Ok((header.setting()?, inputs))
+}
+
 /// Runs a file.
 ///
 /// # Errors

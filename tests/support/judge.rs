@@ -16,6 +16,8 @@ use super::schema::{self, Body};
 pub(crate) struct Judge {
     rules: Rules,
     violations: Vec<String>,
+    /// Bodies of a form that was judged before pass.
+    pub(crate) by_form: bool,
 }
 
 /// A JSON-RPC line, read independently of the code under test.
@@ -134,8 +136,8 @@ impl Judge {
     }
 
     pub(crate) fn far_in(&mut self, number: u32, line: &[u8]) {
-        if let Ok(value) = serde_json::from_slice::<Value>(line) {
-            self.rules.far_in(number, &value);
+        if let Ok(raw) = serde_json::from_slice::<&RawValue>(line) {
+            self.rules.far_in(number, &as_deep_as_can_be(raw, 2));
         }
     }
 
@@ -161,13 +163,14 @@ impl Judge {
             return;
         }
         let message = Rpc::read(line);
+        let judge = if self.by_form { schema::problem_of_form } else { schema::problem };
         let problem = match &message {
             Rpc::Request { method, params, .. } | Rpc::Notification { method, params } => {
-                schema::problem(method, Body::Params, params)
+                judge(method, Body::Params, params)
             }
-            Rpc::Response { outcome: Err(error), .. } => schema::problem("", Body::Error, error),
+            Rpc::Response { outcome: Err(error), .. } => judge("", Body::Error, error),
             Rpc::Response { id, outcome: Ok(result) } => match self.rules.method_of(id) {
-                Some(method) => schema::problem(&method, Body::Result, result),
+                Some(method) => judge(&method, Body::Result, result),
                 None => Some(format!("a result under {id}, which no request waits for")),
             },
             Rpc::Garbage { .. } => Some("no JSON-RPC message".to_owned()),
@@ -177,6 +180,22 @@ impl Judge {
         }
         self.rules.near_out(&message);
     }
+}
+
+/// The value; where it is nested too deeply to be read, the members of its first levels.
+fn as_deep_as_can_be(raw: &RawValue, levels: u32) -> Value {
+    if let Ok(value) = serde_json::from_str(raw.get()) {
+        return value;
+    }
+    let members: Members<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+    if levels == 0 {
+        return Value::Null;
+    }
+    members
+        .into_iter()
+        .map(|(name, raw)| (name, as_deep_as_can_be(raw, levels - 1)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 fn one_line(line: &[u8]) -> Result<Value, String> {

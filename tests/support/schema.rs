@@ -4,7 +4,9 @@
 //! `agent-client-protocol-schema` accepts it, the crate's types can read it, and nothing of it is lost in them: typed
 //! peers drop what they do not know without a word, so a misspelt member would otherwise never be seen.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
 use agent_client_protocol_schema::v1;
@@ -76,6 +78,50 @@ pub(crate) fn problem(method: &str, body: Body, value: &Value) -> Option<String>
     match (shape.again)(value) {
         Err(e) => Some(format!("{method} ({body:?}): the types cannot read it: {e}")),
         Ok(again) => lost(value, &again, &mut String::new()).map(|at| format!("{method} ({body:?}): lost at {at}")),
+    }
+}
+
+/// The same for a conversation among thousands: bodies of one form are judged once. Two have the same form when they
+/// have the same members of the same types, and the same words wherever the protocol has a list of words.
+pub(crate) fn problem_of_form(method: &str, body: Body, value: &Value) -> Option<String> {
+    thread_local! {
+        static SEEN: RefCell<HashSet<u64>> = RefCell::default();
+    }
+    let mut hasher = DefaultHasher::new();
+    (method, body).hash(&mut hasher);
+    form("", value, &mut hasher);
+    let form = hasher.finish();
+    if SEEN.with_borrow(|seen| seen.contains(&form)) {
+        return None;
+    }
+    let problem = problem(method, body, value);
+    if problem.is_none() {
+        SEEN.with_borrow_mut(|seen| seen.insert(form));
+    }
+    problem
+}
+
+fn form(key: &str, value: &Value, hasher: &mut DefaultHasher) {
+    const WORDS: &[&str] =
+        &["sessionUpdate", "type", "kind", "status", "stopReason", "priority", "severity", "currency"];
+    match value {
+        Value::Null => 0u8.hash(hasher),
+        Value::Bool(_) => 1u8.hash(hasher),
+        Value::Number(n) => (2u8, n.is_u64(), n.is_i64(), n.as_u64() == Some(0)).hash(hasher),
+        Value::String(s) => (3u8, s.is_empty(), if WORDS.contains(&key) { &**s } else { "" }).hash(hasher),
+        Value::Array(list) => {
+            (4u8, list.len()).hash(hasher);
+            for item in list {
+                form(key, item, hasher);
+            }
+        }
+        Value::Object(map) => {
+            (5u8, map.len()).hash(hasher);
+            for (key, value) in map {
+                key.hash(hasher);
+                form(key, value, hasher);
+            }
+        }
     }
 }
 

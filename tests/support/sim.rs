@@ -111,8 +111,9 @@ impl Simulation {
             problems: Vec::new(),
             rng,
         };
+        sim.conversation.judge.by_form = true;
         sim.begin();
-        let steps = 20 + sim.rng.below(120);
+        let steps = 10 + sim.rng.below(90);
         for _ in 0..steps {
             sim.step();
         }
@@ -450,7 +451,7 @@ impl Simulation {
                     // Whoever waits for a claude that hangs cancels in the end.
                     self.cancel_all();
                 }
-                if self.inputs.len() == before {
+                if self.inputs.len() == before && (self.editor.questions.is_empty() || !self.near_open) {
                     break;
                 }
             }

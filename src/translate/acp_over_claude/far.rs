@@ -22,13 +22,21 @@ const EARLY_LIMIT: usize = 256;
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
         if let Some(line) = DeltaLine::parse(bytes) {
-            return if self.far.is_opening() { self.hold(bytes, out) } else { self.delta_line(line, out) };
+            if self.far.is_opening() {
+                return self.hold(bytes, out);
+            }
+            if self.opened {
+                return self.delta_line(line, out);
+            }
         }
         let line = match Line::parse(bytes) {
             Ok(line) => line,
             Err(e) => return out.note(format!("a line of the agent that is no message: {e}")),
         };
         let kind = line.kind();
+        if !self.opened && !self.far.is_opening() {
+            return out.note(format!("a `{kind}` message of a session that never opened"));
+        }
         if self.far.is_opening() && waits_for_the_session(&kind, &line) {
             return self.hold(bytes, out);
         }

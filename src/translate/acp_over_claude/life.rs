@@ -160,6 +160,7 @@ impl AcpOverClaude {
             State::Opening(id) => {
                 let mode = mode.unwrap_or_else(|| "default".to_owned());
                 self.answer_new(&id, &mode, out);
+                self.opened = true;
                 self.mode = Some(mode);
                 self.tell_commands(result.commands, out);
                 self.tell_early(out);

@@ -66,6 +66,8 @@ pub struct AcpOverClaude {
     /// Claude's session id of the moment: `/clear` changes it, ACP's stays.
     claude_session: String,
     far: Far,
+    /// `session/new` was answered with success.
+    opened: bool,
     /// Lines that came before the session was open.
     early: Vec<Vec<u8>>,
     turns: Turns,
@@ -124,6 +126,7 @@ impl AcpOverClaude {
             set,
             opening: None,
             far: Far::default(),
+            opened: false,
             early: Vec::new(),
             turns: Turns::default(),
             streams: Streams::default(),

@@ -57,20 +57,29 @@ impl AcpOverClaude {
         let named = text(request.tool_use_id);
         let own_call = named.is_none();
         let tool = named.map_or_else(|| format!("question-{claude}"), Into::into);
+        if self.tools.was_closed(&tool) {
+            return self.deny(claude, &tool, "the call has ended", false, out);
+        }
         self.tool_asks(&tool, &name, request.input, out);
-        if !self.tools.is_open(&tool) {
-            return self.deny(claude, &tool, "too many calls are open; nobody could be asked", false, out);
-        }
-        if self.near_closed {
-            return self.deny(claude, &tool, "the editor's connection ended; nobody could be asked", false, out);
-        }
-        if self.turns.running().is_some_and(|t| t.cancel != Cancel::No) {
-            return self.deny(claude, &tool, "the user cancelled the turn", true, out);
-        }
-        if name == "AskUserQuestion" {
+        let refusal = if !self.tools.is_open(&tool) {
+            Some(("too many calls are open; nobody could be asked", false))
+        } else if self.near_closed {
+            Some(("the editor's connection ended; nobody could be asked", false))
+        } else if self.turns.running().is_some_and(|t| t.cancel != Cancel::No) {
+            Some(("the user cancelled the turn", true))
+        } else if name == "AskUserQuestion" {
             let why =
                 "This editor cannot show questions with choices. Ask the question as plain text and end the turn.";
-            return self.deny(claude, &tool, why, false, out);
+            Some((why, false))
+        } else {
+            None
+        };
+        if let Some((why, interrupt)) = refusal {
+            self.deny(claude, &tool, why, interrupt, out);
+            if own_call {
+                self.close_question_call(&tool, false, out);
+            }
+            return;
         }
         let question = Question {
             claude: claude.to_owned(),

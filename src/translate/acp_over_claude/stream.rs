@@ -79,9 +79,10 @@ impl Streams {
         }
     }
 
-    /// A turn has ended: nothing of it is told again in the next one.
-    pub(super) fn turn_over(&mut self) {
+    /// A turn has ended: nothing of it is told again in the next one. Subagents that run on keep their streams.
+    pub(super) fn turn_over(&mut self, runs: impl Fn(&str) -> bool) {
         self.main = Stream::default();
+        self.children.retain(|parent, _| runs(parent));
     }
 
     pub(super) fn forget_child(&mut self, parent: &str) {

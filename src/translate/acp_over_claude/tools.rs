@@ -5,7 +5,7 @@
 //! background when it really ends (design, section 3, rule 3; reports 61 and 62).
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use serde_json::value::RawValue;
@@ -34,6 +34,9 @@ const TASK_ENDED: &str = "the task has ended";
 /// The preview goes with the question too, for editors that show the question alone, up to this size.
 const QUESTION_PREVIEW_LIMIT: usize = 32 * 1024;
 
+/// Ids of closed calls that are remembered: more than the calls of one message.
+const CLOSED_KEPT: usize = 256;
+
 /// Calls that may be open at once. What is said of more is noted and not shown, and what they ask for is refused, since
 /// nobody could see what it is about.
 const OPEN_LIMIT: usize = 4096;
@@ -43,6 +46,8 @@ pub(super) struct Tools {
     open: HashMap<String, Tool>,
     /// Announced ones, in order: they are closed in order.
     order: Vec<String>,
+    /// The ids closed last: a call is announced once, whatever is said of it later.
+    closed: VecDeque<String>,
     /// Background task → call.
     tasks: HashMap<String, String>,
     effects: u64,
@@ -113,8 +118,17 @@ impl Tools {
         call
     }
 
+    /// Whether the call was closed a while ago.
+    pub(super) fn was_closed(&self, id: &str) -> bool {
+        self.closed.iter().any(|c| c == id)
+    }
+
     fn remove(&mut self, id: &str) -> Option<Tool> {
         self.order.retain(|o| o != id);
+        if self.closed.len() >= CLOSED_KEPT {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(id.to_owned());
         self.open.remove(id)
     }
 
@@ -212,7 +226,7 @@ impl AcpOverClaude {
 
     /// Makes the call known.
     fn meet(&mut self, id: &str, name: &str, parent: Option<&str>, out: &mut Actions) {
-        if self.tools.open.contains_key(id) {
+        if self.tools.open.contains_key(id) || self.tools.was_closed(id) {
             return;
         }
         if self.tools.open.len() >= OPEN_LIMIT {

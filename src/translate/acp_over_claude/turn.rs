@@ -295,7 +295,7 @@ impl AcpOverClaude {
             self.far.keep();
         }
         // The last line of its turn, whoever asked for it (stream-json.md, section 10, point 3).
-        self.streams.turn_over();
+        self.streams.turn_over(|parent| self.tools.is_open(parent));
         let aborted =
             terminal.as_deref().is_some_and(|t| t.starts_with("aborted_")) || subtype == "error_during_execution";
         self.turns.results_name |= !uuids.is_empty();
@@ -312,9 +312,12 @@ impl AcpOverClaude {
         self.close_tools(ToolStatus::Failed, "the turn ended without a result of this call", out);
         if !ours {
             out.note("a result that ends no prompt of this session");
-            // What failed was that turn, not the one that waits.
+            // What was said and what failed was that turn, not the one that waits.
             if let Some(failure) = self.turns.running_mut().and_then(|t| t.failure.take()) {
                 self.say(&failure.text, out);
+            }
+            if let Some(turn) = self.turns.running_mut() {
+                turn.spoke = false;
             }
             self.usage(result, out);
             self.tell_plan(out);
@@ -371,9 +374,9 @@ impl AcpOverClaude {
         out.push(Action::ClearTimer(Timer::Cancel));
         out.push(Action::ClearTimer(Timer::Settle));
         self.tell_plan(out);
-        self.streams.turn_over();
+        self.streams.turn_over(|parent| self.tools.is_open(parent));
         let line = match ending {
-            // Whatever came of a cancelled turn: the editor waits for just this word.
+            // However a cancelled turn ends, it is answered as cancelled (acp.md, section 5, rule 49).
             _ if turn.cancel != Cancel::No => cancelled(&turn.id),
             Ending::Cancelled => cancelled(&turn.id),
             Ending::Stop(reason) => jsonrpc::response(&turn.id, &PromptResult { stop_reason: &reason }),

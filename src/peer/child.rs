@@ -4,6 +4,8 @@
 //! [guard](super::guard), elsewhere by its process group or its handle); its end is reported once it can be known that
 //! nothing more comes out of its stdout; every future here may be dropped by `select!` and taken up again.
 
+#[cfg(unix)]
+mod resting;
 mod stderr;
 
 #[cfg(target_os = "linux")]
@@ -172,6 +174,16 @@ fn signal_name(signal: i32) -> Option<&'static str> {
 
 /// The frames on the child's stdout.
 pub type ChildOutput = FrameReader<system::Stdout>;
+
+impl ChildOutput {
+    /// What the child writes wakes nobody until the next frame is asked for: for a reader that will not read for a while,
+    /// as an awake pipe costs a wake-up for every line written.
+    pub fn rest(&mut self) {
+        #[cfg(unix)]
+        self.io_mut().rest();
+    }
+}
+
 /// The lines to the child's stdin; dropping it closes stdin after what is queued.
 pub type ChildInput = LineSink;
 

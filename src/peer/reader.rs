@@ -72,6 +72,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// What is read from.
+    pub(super) fn io_mut(&mut self) -> &mut R {
+        &mut self.io
+    }
+
     /// The error that ended the stream, if it was one.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()

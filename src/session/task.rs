@@ -44,6 +44,10 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// system calls, which is far more than the translation. A stream of up to 2,000 pieces a second is not held at all.
 const PACE: Duration = Duration::from_millis(1);
 
+/// So many batches that follow each other by less than half of [`PACE`] are such a stream, and so many lines in one batch
+/// after a hold say that it goes on. (The clock's ticks make a hold up to twice as long.)
+const DENSE: usize = 4;
+
 /// An agent whose stdin was closed gets this long to end by itself. Claude takes 0.3 s (stream-json.md, section 12).
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -96,6 +100,10 @@ struct State {
     ended: bool,
     /// When the agent was read last.
     last_batch: Option<Instant>,
+    /// How many batches in a row came straight after the one before.
+    soon: usize,
+    /// Whether the agent was not read for a while before its last batch.
+    held: bool,
     /// The agent is not read until then.
     hold: Option<Instant>,
 }
@@ -205,8 +213,7 @@ impl<T: Translator> SessionTask<T> {
     /// Lines that are there already are taken together: what they say is joined and written at once.
     async fn frames(&mut self, first: Frame, s: &mut State) {
         let time = Instant::now();
-        let dense = s.last_batch.replace(time).is_some_and(|last| time.duration_since(last) < PACE / 2);
-        s.hold = dense.then(|| time + PACE);
+        let soon = s.last_batch.replace(time).is_some_and(|last| time.duration_since(last) < PACE / 2);
         let mut next = Some(first);
         let (mut taken, mut bytes) = (0, 0);
         while let Some(frame) = next.take() {
@@ -235,6 +242,14 @@ impl<T: Translator> SessionTask<T> {
                     None => {}
                 }
             }
+        }
+        // After a hold, lines that came meanwhile say that it goes on as it was.
+        s.soon = if soon { s.soon.saturating_add(1) } else { 0 };
+        let dense = if s.held { taken >= DENSE } else { s.soon >= DENSE };
+        s.held = dense;
+        s.hold = dense.then(|| time + PACE);
+        if dense && let Some(far) = &mut s.far {
+            far.output.rest();
         }
         self.perform(s).await;
     }

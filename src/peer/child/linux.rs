@@ -19,10 +19,11 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep};
 
+use super::resting::RestingPipe;
 use super::{ChildSpec, ExitReport, SpawnError};
 use crate::peer::guard::{Command, GUARD, Record, own_program, send_fds};
 
-pub(super) type Stdout = pipe::Receiver;
+pub(super) type Stdout = RestingPipe;
 
 /// How long an agent whose guard was killed has from SIGTERM to SIGKILL, and how often it is looked at: it is no child of
 /// diglot, so nothing tells.
@@ -31,7 +32,7 @@ const UNGUARDED_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct Started {
     pub(super) stdin: pipe::Sender,
-    pub(super) stdout: pipe::Receiver,
+    pub(super) stdout: RestingPipe,
     pub(super) stderr: pipe::Receiver,
     pub(super) control: Control,
     pub(super) exit: Exit,
@@ -134,7 +135,7 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
     };
     Ok(Started {
         stdin: pipe::Sender::from_owned_fd(stdin).map_err(other)?,
-        stdout: pipe::Receiver::from_owned_fd(stdout).map_err(other)?,
+        stdout: RestingPipe::new(stdout).map_err(other)?,
         stderr: pipe::Receiver::from_owned_fd(stderr).map_err(other)?,
         control: Control { lifeline: Arc::new(lifeline), agent },
         exit: Exit { records, guard, agent, how: None, lost: None },

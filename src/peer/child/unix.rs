@@ -12,16 +12,17 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::net::unix::pipe;
 
+use super::resting::RestingPipe;
 use super::{ChildSpec, ExitReport, SpawnError};
 
-pub(super) type Stdout = pipe::Receiver;
+pub(super) type Stdout = RestingPipe;
 
 /// From SIGTERM to SIGKILL.
 const TERM_GRACE: Duration = Duration::from_millis(1500);
 
 pub(super) struct Started {
     pub(super) stdin: pipe::Sender,
-    pub(super) stdout: pipe::Receiver,
+    pub(super) stdout: RestingPipe,
     pub(super) stderr: pipe::Receiver,
     pub(super) control: Control,
     pub(super) exit: Exit,
@@ -94,7 +95,7 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
     let group = Arc::new(Group { pid, ended: Mutex::new(false) });
     Ok(Started {
         stdin: pipe::Sender::from_owned_fd(stdin.into()).map_err(other)?,
-        stdout: pipe::Receiver::from_owned_fd(stdout.into()).map_err(other)?,
+        stdout: RestingPipe::new(stdout.into()).map_err(other)?,
         stderr: pipe::Receiver::from_owned_fd(stderr.into()).map_err(other)?,
         control: Control { group: Arc::clone(&group) },
         exit: Exit { child, group },

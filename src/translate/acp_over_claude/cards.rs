@@ -23,6 +23,9 @@ const OUTPUT_LIMIT: usize = 256 * 1024;
 /// An input that a question shows as it is; more is cut.
 const INPUT_LIMIT: usize = 32 * 1024;
 
+/// Bytes of the reason of a question.
+const REASON_LIMIT: usize = 2 * 1024;
+
 /// How deep an input may be that is passed on; the line around it adds some more.
 const DEPTH_LIMIT: usize = 100;
 
@@ -130,6 +133,14 @@ pub(super) fn whole_input(input: &RawValue) -> ToolCallContent<'static> {
         0 => fenced("json", kept),
         rest => fenced("json", &format!("{kept}\n… {rest} more bytes are not shown")),
     }
+}
+
+/// Why a question is asked, in the agent's words.
+pub(super) fn asked_because(reason: &str) -> ToolCallContent<'static> {
+    let reason = visible(reason);
+    let kept = cut(&reason, REASON_LIMIT);
+    let cut_off = if kept.len() < reason.len() { " …" } else { "" };
+    ToolCallContent::text(format!("Asked because: {kept}{cut_off}"))
 }
 
 /// Whether every JSON reader can read a value as part of a line: some stop at a depth of 128, and at half a character.

@@ -7,6 +7,7 @@
 use serde_json::value::RawValue;
 
 use super::AcpOverClaude;
+use super::cards;
 use super::turn::Cancel;
 use crate::translate::Actions;
 use crate::translate::acp_agent::request_id;
@@ -34,6 +35,8 @@ struct Question {
     /// The question names no call: this one is its own.
     own_call: bool,
     input: Option<Box<RawValue>>,
+    /// Why claude asks, in its own words.
+    reason: Option<String>,
     offers: Vec<Offer>,
     /// The id it was asked under; `None` while the call's preview is still being made.
     near: Option<Id>,
@@ -85,6 +88,7 @@ impl AcpOverClaude {
             claude: claude.to_owned(),
             offers: offers(&name, request, &self.set.mappings.permissions),
             input: request.input.map(ToOwned::to_owned),
+            reason: text(request.decision_reason).filter(|r| !r.trim().is_empty()).map(Into::into),
             near: None,
             own_call,
             tool,
@@ -103,11 +107,11 @@ impl AcpOverClaude {
             self.questions.count += 1;
             let id = request_id(self.set.number, self.questions.count);
             let options: Vec<PermissionOption> = question.offers.iter().map(|o| o.option.clone()).collect();
-            let params = RequestPermission {
-                session_id: &self.set.session_id,
-                tool_call: self.tools.card_for_question(&question.tool, &self.set.mappings),
-                options: &options,
-            };
+            let mut tool_call = self.tools.card_for_question(&question.tool, &self.set.mappings);
+            if let Some(reason) = &question.reason {
+                tool_call.content.get_or_insert_default().push(cards::asked_because(reason));
+            }
+            let params = RequestPermission { session_id: &self.set.session_id, tool_call, options: &options };
             out.near(jsonrpc::request(&id, methods::REQUEST_PERMISSION, &params));
             self.questions.open[at].near = Some(id);
         }

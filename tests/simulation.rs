@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use diglot::translate::FarExit;
 use support::conversation::{Conversation, Input};
 use support::golden;
-use support::judge::Rpc;
 use support::sim::{Rng, Simulation};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -71,11 +70,8 @@ fn no_conversation_breaks_a_rule() {
 fn disturb(rng: &mut Rng, inputs: &[Input]) -> Vec<Input> {
     let mut list = Vec::new();
     for input in inputs.iter().skip(1) {
-        // An id that is used twice at once is beyond what an onlooker can tell apart.
-        let request = matches!(input, Input::Near(line) if matches!(Rpc::read(line), Rpc::Request { .. }));
         match rng.below(20) {
             0 => {}
-            1 | 2 if request => list.push(input.clone()),
             1 => list.extend([input.clone(), input.clone()]),
             2 => list.insert(list.len().saturating_sub(1 + usize::try_from(rng.below(5)).unwrap_or(0)), input.clone()),
             3 => list.push(match input {

@@ -2,8 +2,8 @@
 //! between them.
 //!
 //! Owns the routing of lines, the life of the far processes and the timers, all as explicit inputs. Keeps: a far line
-//! reaches only a process that runs, a timer fires only while it is set, and every line that goes in or comes out passes
-//! the judges.
+//! reaches only a process that runs, one that was heard cannot fail to start, a timer fires only while it is set, and
+//! every line that goes in or comes out passes the judges.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -92,6 +92,8 @@ struct Session {
     translator: AcpOverClaude,
     id: String,
     runs: bool,
+    /// Its process has written a line.
+    heard: bool,
     timers: HashSet<Timer>,
     reads: Vec<(u64, PathBuf)>,
 }
@@ -169,6 +171,11 @@ impl Conversation {
     /// # Errors
     /// When it cannot happen now.
     pub(crate) fn feed(&mut self, input: &Input) -> Result<Vec<Output>, Impossible> {
+        if let Input::Near(line) | Input::Far(_, line) = input
+            && std::str::from_utf8(line).is_err()
+        {
+            return Err(Impossible("a line is UTF-8; what is not is no line (src/wire/frame.rs)".into()));
+        }
         let mut done = Vec::new();
         self.judge.event();
         match input {
@@ -183,7 +190,7 @@ impl Conversation {
                 }
             }
             Input::Far(number, line) => {
-                self.running(*number)?;
+                self.running(*number)?.heard = true;
                 self.judge.far_in(*number, line);
                 self.event(*number, Event::Far(line), &mut done);
             }
@@ -194,7 +201,11 @@ impl Conversation {
                 self.judge.far_closed(*number);
             }
             Input::FarFailed(number, why) => {
-                self.running(*number)?.runs = false;
+                let session = self.running(*number)?;
+                if session.heard {
+                    return Err(Impossible(format!("the process of session {number} has started")));
+                }
+                session.runs = false;
                 self.judge.far_ends(*number);
                 self.event(*number, Event::FarFailed(why), &mut done);
                 self.judge.far_closed(*number);
@@ -250,7 +261,8 @@ impl Conversation {
                     session_id: Arc::from(&*id),
                     ids: Box::new(self.ids.clone()),
                 });
-                let session = Session { translator, id, runs: false, timers: HashSet::new(), reads: Vec::new() };
+                let session =
+                    Session { translator, id, runs: false, heard: false, timers: HashSet::new(), reads: Vec::new() };
                 self.sessions.insert(number, session);
                 self.event(number, Event::Near(line), done);
             }
@@ -312,7 +324,7 @@ impl Conversation {
                     if session.runs {
                         self.judge.broken(format!("session {number} starts a second process"));
                     }
-                    session.runs = true;
+                    (session.runs, session.heard) = (true, false);
                     self.judge.far_started(number);
                     Done::Start(spec)
                 }
@@ -335,6 +347,11 @@ impl Conversation {
                     Done::Clear(timer)
                 }
                 Action::Note(_) | Action::ForgetFile => continue,
+                // A host's session has these; an editor's never does.
+                other @ (Action::Relay { .. } | Action::Remember { .. } | Action::Warn(_) | Action::Exit(_)) => {
+                    self.judge.broken(format!("session {number} does what only a host's does: {other:?}"));
+                    continue;
+                }
                 Action::End => {
                     if session.runs {
                         self.judge.broken(format!("session {number} ends while its process runs"));

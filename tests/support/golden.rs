@@ -72,6 +72,7 @@ fn timer_name(timer: Timer) -> &'static str {
         Timer::Cancel => "cancel",
         Timer::Settle => "settle",
         Timer::Control => "control",
+        Timer::Commands | Timer::Barrier | Timer::Hook(_) => "of a host's session",
     }
 }
 

@@ -169,10 +169,15 @@ impl Judge {
                 judge(method, Body::Params, params)
             }
             Rpc::Response { outcome: Err(error), .. } => judge("", Body::Error, error),
-            Rpc::Response { id, outcome: Ok(result) } => match self.rules.method_of(id) {
-                Some(method) => judge(&method, Body::Result, result),
-                None => Some(format!("a result under {id}, which no request waits for")),
-            },
+            Rpc::Response { id, outcome: Ok(result) } => {
+                // Where several wait under one id, it must be right for one of them.
+                let methods = self.rules.methods_of(id);
+                let problems: Option<Vec<_>> = methods.iter().map(|m| judge(m, Body::Result, result)).collect();
+                problems.map(|p| match p.is_empty() {
+                    true => format!("a result under {id}, which no request waits for"),
+                    false => p.join("; "),
+                })
+            }
             Rpc::Garbage { .. } => Some("no JSON-RPC message".to_owned()),
         };
         if let Some(problem) = problem {

@@ -82,6 +82,9 @@ struct Far {
 pub(crate) struct Rules {
     violations: Vec<String>,
     requests: Vec<Asked>,
+    /// The editor used the id of an open request again: until all are answered, nobody can tell which of them an answer
+    /// is for. Every one is still owed exactly one.
+    unsure: bool,
     /// Ids under which an error is owed to a line that was no message.
     owed: Vec<String>,
     sessions: HashMap<String, Session>,
@@ -143,9 +146,9 @@ impl Rules {
         open
     }
 
-    /// The method of the request that a result under this id answers.
-    pub(crate) fn method_of(&self, id: &str) -> Option<String> {
-        self.requests.iter().find(|r| r.id == id && !r.answered).map(|r| r.method.clone())
+    /// The methods of the requests that a result under this id may answer.
+    pub(crate) fn methods_of(&self, id: &str) -> Vec<String> {
+        self.requests.iter().filter(|r| r.id == id && (self.unsure || !r.answered)).map(|r| r.method.clone()).collect()
     }
 
     pub(crate) fn near_in(&mut self, message: &Rpc) {
@@ -154,6 +157,7 @@ impl Rules {
                 if method == "initialize" {
                     self.client = params.get("clientCapabilities").cloned().unwrap_or_default();
                 }
+                self.unsure |= self.requests.iter().any(|r| r.id == *id && !r.answered);
                 self.requests.push(Asked {
                     id: id.clone(),
                     method: method.clone(),
@@ -220,7 +224,13 @@ impl Rules {
             return;
         };
         request.answered = true;
-        let (method, session, sent) = (request.method.clone(), request.session.clone(), request.sent);
+        let (mut method, session, sent) = (request.method.clone(), request.session.clone(), request.sent);
+        if self.unsure {
+            // What can be told by the answer itself: only `session/new` is answered with a session.
+            let opens = outcome.as_ref().is_ok_and(|r| text(r, "/sessionId").is_some());
+            method = if opens { "session/new".to_owned() } else { String::new() };
+            self.unsure = self.requests.iter().any(|r| !r.answered);
+        }
         match (&*method, outcome) {
             ("session/new", Ok(result)) => {
                 let id = text(result, "/sessionId").unwrap_or_default().to_owned();
@@ -363,10 +373,10 @@ impl Rules {
         if let Some(at) = self.running_prompt(&session) {
             let prompt = &mut self.requests[at];
             // One that the agent did not take may be given to the next one, once.
-            if prompt.taken || prompt.lost {
-                self.broken(format!("session {session}: the agent died and its prompt has no answer"));
-            } else {
+            if !prompt.taken && !prompt.lost {
                 (prompt.sent, prompt.lost) = (false, true);
+            } else if !self.unsure {
+                self.broken(format!("session {session}: the agent died and its prompt has no answer"));
             }
         }
         let Some(state) = self.sessions.get(&session) else { return };
@@ -431,8 +441,12 @@ impl Rules {
                 }
                 // Those that cannot be sent are answered at once, so the first that waits is the one.
                 let session = far.session.clone();
+                let unsure = self.unsure;
                 let of_session = |r: &&mut Asked| {
-                    r.method == "session/prompt" && !r.answered && r.session.as_ref() == Some(&session)
+                    r.method == "session/prompt"
+                        && !r.answered
+                        && r.session.as_ref() == Some(&session)
+                        && !(unsure && r.sent)
                 };
                 match self.requests.iter_mut().find(of_session) {
                     Some(request) if !request.sent => {
@@ -440,6 +454,7 @@ impl Rules {
                         text(line, "/uuid").unwrap_or_default().clone_into(&mut request.uuid);
                     }
                     Some(_) => wrong.push("a prompt while another one runs".to_owned()),
+                    None if unsure => {}
                     None => wrong.push("a prompt that nobody sent".to_owned()),
                 }
                 let content = line.pointer("/message/content").and_then(Value::as_array);

@@ -61,6 +61,57 @@ pub struct Flags {
     pub bypass: Vec<String>,
 }
 
+/// When a call may be shown to a host, which cannot take it back or change it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolUseAt {
+    /// As soon as it runs and its input is there.
+    #[default]
+    InProgress,
+    /// When it is asked about or has ended: the agent says `in_progress` while the input still streams (quirk 3).
+    Settled,
+}
+
+/// How an agent's ACP differs from what the others do (acp-agents.md, sections 3 and 6).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AcpWays {
+    /// Claude's permission mode → the agent's mode. `default` is the one that asks (quirk 53).
+    pub modes: BTreeMap<String, String>,
+    /// How long after its answer to a prompt the agent may still speak, in ms (quirk 42).
+    pub settle_ms: u64,
+    /// How long after a cancel a prompt would be swallowed, in ms (quirk 45).
+    pub cancel_barrier_ms: u64,
+    /// When its calls are shown.
+    pub tool_use_at: ToolUseAt,
+    /// True: it says `in_progress` and asks for the permission after that (OpenCode, Vibe).
+    pub asks_in_progress: bool,
+    /// An authentication method that needs no person, tried once when a session is refused.
+    pub authenticate: Option<String>,
+    /// False: `session/load` is announced and does not work (quirk 58).
+    pub load: bool,
+    /// True: `cancelled` may be the echo of an earlier turn (quirk 9).
+    pub stale_cancelled: bool,
+    /// What a person does to log in.
+    pub login: Option<String>,
+}
+
+impl Default for AcpWays {
+    fn default() -> Self {
+        Self {
+            modes: BTreeMap::new(),
+            settle_ms: 20,
+            cancel_barrier_ms: 0,
+            tool_use_at: ToolUseAt::default(),
+            asks_in_progress: false,
+            authenticate: None,
+            load: true,
+            stale_cancelled: false,
+            login: None,
+        }
+    }
+}
+
 /// One agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentProfile {
@@ -84,6 +135,8 @@ pub struct AgentProfile {
     pub unset: Vec<String>,
     /// Which flag carries what.
     pub flags: Flags,
+    /// Its ways, if it speaks ACP.
+    pub acp: AcpWays,
     /// What to do when the program is not found.
     pub hint: String,
 }
@@ -106,6 +159,7 @@ struct RawProfile {
     unset: Vec<String>,
     #[serde(default)]
     flags: Flags,
+    acp: Option<AcpWays>,
     hint: String,
 }
 
@@ -116,9 +170,22 @@ pub struct Agents {
 }
 
 /// The profiles compiled in.
-const BUILTIN: [(&str, &str); 3] = [
+const BUILTIN: [(&str, &str); 16] = [
     ("agents/claude.toml", include_str!("../../mappings/agents/claude.toml")),
+    ("agents/claude-agent-acp.toml", include_str!("../../mappings/agents/claude-agent-acp.toml")),
+    ("agents/cline.toml", include_str!("../../mappings/agents/cline.toml")),
+    ("agents/codebuddy.toml", include_str!("../../mappings/agents/codebuddy.toml")),
+    ("agents/codex-acp.toml", include_str!("../../mappings/agents/codex-acp.toml")),
+    ("agents/copilot.toml", include_str!("../../mappings/agents/copilot.toml")),
     ("agents/demo.toml", include_str!("../../mappings/agents/demo.toml")),
+    ("agents/gemini.toml", include_str!("../../mappings/agents/gemini.toml")),
+    ("agents/grok.toml", include_str!("../../mappings/agents/grok.toml")),
+    ("agents/io.toml", include_str!("../../mappings/agents/io.toml")),
+    ("agents/kimi.toml", include_str!("../../mappings/agents/kimi.toml")),
+    ("agents/opencode.toml", include_str!("../../mappings/agents/opencode.toml")),
+    ("agents/pi.toml", include_str!("../../mappings/agents/pi.toml")),
+    ("agents/qwen.toml", include_str!("../../mappings/agents/qwen.toml")),
+    ("agents/vibe.toml", include_str!("../../mappings/agents/vibe.toml")),
     ("agents/wave.toml", include_str!("../../mappings/agents/wave.toml")),
 ];
 
@@ -161,6 +228,9 @@ impl AgentProfile {
         if raw.protocol != Protocol::StreamJson && raw.dialect != Dialect::Claude {
             return Err(source.wrong("dialect", "wave", "no dialect: only stream-json has one"));
         }
+        if raw.protocol != Protocol::Acp && raw.acp.is_some() {
+            return Err(source.wrong("acp", "", "nothing: only an agent that speaks ACP has ways of doing so"));
+        }
         if let Some(both) = raw.unset.iter().find(|name| raw.env.contains_key(*name)) {
             return Err(source.wrong("unset", both, "variables that `env` does not set"));
         }
@@ -175,6 +245,7 @@ impl AgentProfile {
             env: raw.env,
             unset: raw.unset,
             flags: raw.flags,
+            acp: raw.acp.unwrap_or_default(),
             hint: raw.hint,
         })
     }
@@ -230,7 +301,9 @@ mod tests {
     #[test]
     fn every_profile_says_what_to_do_when_its_program_is_missing() {
         let names: Vec<_> = Mappings::builtin().agents.iter().map(|agent| agent.name.as_str()).collect();
-        assert_eq!(names, ["claude", "demo", "wave"]);
+        for name in ["claude", "codebuddy", "demo", "gemini", "grok", "io", "opencode", "qwen", "wave"] {
+            assert!(names.contains(&name), "{name} is missing");
+        }
         assert!(Mappings::builtin().agents.iter().all(|agent| !agent.hint.is_empty() && !agent.title.is_empty()));
     }
 

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 
-pub use agents::{AgentProfile, Agents, Dialect, Flags, Program, Protocol};
+pub use agents::{AcpWays, AgentProfile, Agents, Dialect, Flags, Program, Protocol, ToolUseAt};
 pub use errors::{ErrorRow, Errors};
 pub use modes::{Mode, Modes};
 pub use permissions::{OptionKind, PermissionRule, PermissionUpdate, Permissions, PlanOption};

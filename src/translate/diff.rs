@@ -5,7 +5,7 @@
 //! 52), and the old text is what the file really held.
 
 use serde::Deserialize;
-use similar::{Algorithm, capture_diff_slices, group_diff_ops};
+use similar::{Algorithm, DiffTag, capture_diff_slices, group_diff_ops};
 
 use crate::wire::text::{Raw, items, text, uint};
 
@@ -75,6 +75,59 @@ pub fn rewritten(old: Option<&str>, new: &str) -> Vec<Piece> {
             old: Some(before[o].concat()),
             line: u64::try_from(n.start).unwrap_or(u64::MAX).saturating_add(1),
             new: after[n].concat(),
+        })
+        .collect()
+}
+
+/// A part of a change as claude's `structuredPatch` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PatchHunk {
+    /// First line in the old text, from 1.
+    pub old_start: usize,
+    /// Lines of the old text.
+    pub old_lines: usize,
+    /// First line in the new text, from 1.
+    pub new_start: usize,
+    /// Lines of the new text.
+    pub new_lines: usize,
+    /// The lines with their marks, without their ends.
+    pub lines: Vec<String>,
+}
+
+/// The hunks of a change; empty when nothing changes and when there is too much to be compared.
+#[must_use]
+pub fn hunks(old: &str, new: &str) -> Vec<PatchHunk> {
+    let before: Vec<&str> = old.split_inclusive('\n').collect();
+    let after: Vec<&str> = new.split_inclusive('\n').collect();
+    if before.len().max(after.len()) > COMPARED {
+        return Vec::new();
+    }
+    let push = |lines: &mut Vec<String>, mark: char, line: &str| match line.strip_suffix('\n') {
+        Some(line) => lines.push(format!("{mark}{line}")),
+        None => lines.extend([format!("{mark}{line}"), "\\ No newline at end of file".to_owned()]),
+    };
+    group_diff_ops(capture_diff_slices(Algorithm::Myers, &before, &after), CONTEXT)
+        .into_iter()
+        .filter_map(|group| {
+            let (first, last) = (group.first()?, group.last()?);
+            let (o, n) = (first.old_range().start..last.old_range().end, first.new_range().start..last.new_range().end);
+            let mut lines = Vec::new();
+            for op in &group {
+                let equal = op.tag() == DiffTag::Equal;
+                for line in &before[op.old_range()] {
+                    push(&mut lines, if equal { ' ' } else { '-' }, line);
+                }
+                for line in after[op.new_range()].iter().filter(|_| !equal) {
+                    push(&mut lines, '+', line);
+                }
+            }
+            Some(PatchHunk {
+                old_start: o.start + 1,
+                old_lines: o.len(),
+                new_start: n.start + 1,
+                new_lines: n.len(),
+                lines,
+            })
         })
         .collect()
 }
@@ -158,6 +211,16 @@ mod tests {
         );
         assert_eq!(pieces[0].new, "line 97\nline 98\nline 99\nLINE 100\nline 101\nline 102\nline 103\n");
         assert_eq!(pieces[1].new, "line 2497\nline 2498\nline 2499\nline 2501\nline 2502\nline 2503\n");
+    }
+
+    #[test]
+    fn hunks_are_those_that_claude_writes() {
+        let hunk = |old, new| hunks(old, new).pop().unwrap_or_else(|| panic!("no hunk"));
+        let one = hunk("line1\nline2\nline3\n", "line1\nLINE2\nline2b\nline3\n");
+        assert_eq!((one.old_start, one.old_lines, one.new_start, one.new_lines), (1, 3, 1, 4));
+        assert_eq!(one.lines, [" line1", "-line2", "+LINE2", "+line2b", " line3"]);
+        assert_eq!(hunk("", "hey").lines, ["+hey", "\\ No newline at end of file"]);
+        assert_eq!(hunks("a\n", "a\n"), []);
     }
 
     #[test]

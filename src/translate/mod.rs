@@ -6,11 +6,13 @@
 
 pub mod acp_agent;
 pub mod acp_over_claude;
+pub mod claude_over_acp;
 pub mod content;
 pub mod diff;
 pub mod partial_json;
 pub mod permission;
 pub mod plan;
+pub mod rules;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 use crate::wire::acp::{ContentBlock, ContentChunk, SessionNotification, SessionUpdate, methods};
 use crate::wire::jsonrpc;
+use crate::wire::stream_json_agent::{Delta, StreamEvent, stream_event};
 
 /// A state machine between two wires.
 pub trait Translator {
@@ -28,10 +31,23 @@ pub trait Translator {
 /// One thing that happened.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// The session begins; the first event of its life.
+    Begin,
     /// A line from the near side that concerns this session.
     Near(&'a [u8]),
-    /// The near side is gone: nobody can be asked or told any more.
+    /// The near side is gone: nobody can be asked or told any more. (A host that has closed stdin still reads.)
     NearClosed,
+    /// The user interrupts from outside of the wire: SIGINT.
+    Interrupted,
+    /// A line of a program that reached diglot through its MCP relay.
+    Relay {
+        /// The connection.
+        conn: u64,
+        /// The MCP server it wants.
+        server: &'a str,
+        /// What it says; `None` when it has gone.
+        line: Option<&'a [u8]>,
+    },
     /// A line from the far process that runs now.
     Far(&'a [u8]),
     /// The far process could not be started.
@@ -115,6 +131,12 @@ pub enum Timer {
     Settle,
     /// The far process has not answered a change of its settings.
     Control,
+    /// The far process has not said which commands it has.
+    Commands,
+    /// The far process would still swallow a prompt because of the cancel before it.
+    Barrier,
+    /// The host has not answered a hook.
+    Hook(u32),
 }
 
 /// What to do.
@@ -145,8 +167,24 @@ pub enum Action {
     ClearTimer(Timer),
     /// Something was skipped, dropped or decided: for the trace.
     Note(String),
+    /// A line for the program behind a connection of the MCP relay.
+    Relay {
+        /// The connection.
+        conn: u64,
+        /// The line.
+        line: Vec<u8>,
+    },
+    /// Keep which session of the agent belongs to the host's session.
+    Remember {
+        /// The agent's id of it.
+        agent_session: String,
+    },
+    /// Say something to the person behind stderr.
+    Warn(String),
     /// The session is over; nothing more comes from it.
     End,
+    /// The session is over, and with it the process: its exit code.
+    Exit(u8),
 }
 
 /// A piece of streamed text.
@@ -160,6 +198,22 @@ pub struct Chunk {
     pub message_id: Option<Arc<str>>,
     /// The text.
     pub text: String,
+    /// How it is written.
+    pub form: ChunkForm,
+}
+
+/// How a piece of text is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChunkForm {
+    /// As a `session/update`.
+    Acp,
+    /// As a `stream_event` of this block.
+    StreamEvent {
+        /// The block's place in its message.
+        index: u32,
+        /// The line's.
+        uuid: String,
+    },
 }
 
 /// Whose text a chunk is.
@@ -175,12 +229,25 @@ impl Chunk {
     /// Whether `next` only continues this piece.
     #[must_use]
     pub fn continues_with(&self, next: &Self) -> bool {
-        self.kind == next.kind && self.message_id == next.message_id && self.session_id == next.session_id
+        let same_block = match (&self.form, &next.form) {
+            (ChunkForm::Acp, ChunkForm::Acp) => true,
+            (ChunkForm::StreamEvent { index: this, .. }, ChunkForm::StreamEvent { index: next, .. }) => this == next,
+            _ => false,
+        };
+        same_block && self.kind == next.kind && self.message_id == next.message_id && self.session_id == next.session_id
     }
 
-    /// The `session/update` line.
+    /// The line.
     #[must_use]
     pub fn to_line(&self) -> Vec<u8> {
+        if let ChunkForm::StreamEvent { index, uuid } = &self.form {
+            let delta = match self.kind {
+                ChunkKind::Message => Delta::TextDelta { text: &self.text },
+                ChunkKind::Thought => Delta::ThinkingDelta { thinking: &self.text },
+            };
+            let event = StreamEvent::ContentBlockDelta { index: *index, delta };
+            return stream_event(&self.session_id, uuid, &event);
+        }
         let chunk = ContentChunk {
             content: ContentBlock::Text { text: (&*self.text).into() },
             message_id: self.message_id.as_deref(),
@@ -222,6 +289,12 @@ pub enum Stop {
 pub trait IdSource: Send {
     /// A new UUID in its usual form.
     fn uuid(&mut self) -> String;
+}
+
+/// Where the time comes from.
+pub trait Clock: Send {
+    /// Milliseconds since any fixed moment.
+    fn now_ms(&mut self) -> u64;
 }
 
 /// The actions of one event, in order.

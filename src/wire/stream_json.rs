@@ -135,33 +135,37 @@ impl<'a> DeltaLine<'a> {
     }
 }
 
-fn is_object(json: &[u8]) -> bool {
+/// Whether a text is a JSON object, if it is JSON.
+pub(crate) fn is_object(json: &[u8]) -> bool {
     json.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')
 }
 
+/// Types whose members are read one by one: what is absent, `null` or of another shape is `None`.
 macro_rules! lenient {
     ($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident $(= $rename:literal)?,)* }) => {
         $(#[$doc])*
-        #[derive(Debug, Default, Deserialize)]
+        #[derive(Debug, Default, serde::Deserialize)]
         #[serde(default)]
         pub struct $name<'a> {
-            $($(#[$fdoc])* #[serde(borrow $(, rename = $rename)?)] pub $field: Raw<'a>,)*
+            $($(#[$fdoc])* #[serde(borrow $(, rename = $rename)?)] pub $field: $crate::wire::text::Raw<'a>,)*
         }
         impl<'a> $name<'a> {
             /// Reads the members it knows; anything but an object is empty.
             #[must_use]
-            pub fn read(raw: Raw<'a>) -> Self {
+            pub fn read(raw: $crate::wire::text::Raw<'a>) -> Self {
                 raw.map(|r| Self::of_line(r.get().as_bytes())).unwrap_or_default()
             }
             /// Reads the members it knows from a whole line.
             #[must_use]
             pub fn of_line(line: &'a [u8]) -> Self {
                 // serde would also read an array into a struct, by position.
-                if is_object(line) { serde_json::from_slice(line).unwrap_or_default() } else { Self::default() }
+                if $crate::wire::stream_json::is_object(line) { serde_json::from_slice(line).unwrap_or_default() } else { Self::default() }
             }
         }
     };
 }
+
+pub(crate) use lenient;
 
 lenient! {
     /// `stream_event.event`: an event of the Anthropic Messages stream.

@@ -4,7 +4,7 @@
 //! (design, section 3, rule 7; report 59); a request of claude's is always answered.
 
 use crate::mappings::Dialect;
-use crate::translate::{Action, Actions, Chunk, ChunkKind};
+use crate::translate::{Action, Actions, Chunk, ChunkForm, ChunkKind};
 use crate::wire::acp::{AvailableCommand, CommandInput, SessionUpdate};
 use crate::wire::stream_json::{
     self, ApiMessage, AssistantExtra, Block, Command, ControlRequest, ControlResponse, Delta, DeltaLine, Lifecycle,
@@ -195,7 +195,7 @@ impl AcpOverClaude {
             turn.spoke = true;
         }
         let session_id = self.set.session_id.clone();
-        out.push(Action::Chunk(Chunk { session_id, kind, message_id, text }));
+        out.push(Action::Chunk(Chunk { session_id, kind, message_id, text, form: ChunkForm::Acp }));
     }
 
     /// Text of the answer that belongs to no API message.

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::open::{Conversation, Opening};
 use super::turn::Ending;
 use super::{AcpOverClaude, Asked};
-use crate::translate::{Action, Actions, Chunk, ChunkKind, FarExit, StartFailure, Stop, Timer};
+use crate::translate::{Action, Actions, Chunk, ChunkForm, ChunkKind, FarExit, StartFailure, Stop, Timer};
 use crate::wire::acp::{Mode, Modes, NewSessionResult, SessionUpdate, ToolStatus};
 use crate::wire::jsonrpc::{self, Id, RpcError, codes};
 use crate::wire::stream_json::{self, Ask, ControlResponse, InitializeResult, McpServer};
@@ -275,7 +275,8 @@ impl AcpOverClaude {
         }
         // It is no answer: what claude says without a message is still told.
         let session_id = self.set.session_id.clone();
-        out.push(Action::Chunk(Chunk { session_id, kind: ChunkKind::Message, message_id: None, text }));
+        let form = ChunkForm::Acp;
+        out.push(Action::Chunk(Chunk { session_id, kind: ChunkKind::Message, message_id: None, text, form }));
     }
 
     pub(super) fn far_failed(&mut self, why: &StartFailure, out: &mut Actions) {

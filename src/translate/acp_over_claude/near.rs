@@ -151,6 +151,8 @@ impl AcpOverClaude {
             Timer::Start => self.start_timed_out(out),
             Timer::Cancel => self.cancel_timed_out(out),
             Timer::Settle => self.settle_timed_out(out),
+            // Only a host's session sets these.
+            Timer::Commands | Timer::Barrier | Timer::Hook(_) => {}
             Timer::Control => {
                 let said = format!("no answer within {} s", CONTROL_LIMIT.as_secs());
                 self.fail_asks(&self.error("agent_silent", None, &said), out);

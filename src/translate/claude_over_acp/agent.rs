@@ -1,0 +1,497 @@
+//! What the agent says: answers, updates, questions.
+//!
+//! Owns the connection to the agent: which requests wait for an answer, and what is known of the agent. Keeps: each request
+//! of the agent's is answered once, at once if diglot does not serve it (quirks 11 and 12); updates of other sessions and
+//! of a history that is read again are not shown (quirks 43 and 58).
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::turn::{Finish, describe};
+use super::{ClaudeOverAcp, host};
+use crate::translate::{Action, Actions, ChunkKind, FarExit, StartFailure, Timer};
+use crate::wire::acp::methods;
+use crate::wire::acp_client::{
+    Block, Cost, Named, PlanEntry, Prompted, SessionParams, Update, Usage as AcpUsage, methods as more,
+};
+use crate::wire::jsonrpc::{self, ErrorObject, Id, Message, RpcError};
+use crate::wire::stream_json_agent::Usage;
+use crate::wire::text::{Raw, float, items, text, uint};
+
+/// Updates that may come before the agent has said which session they belong to (quirk 43).
+const EARLY: usize = 256;
+
+/// What a request of ours was.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Initialize,
+    Authenticate,
+    /// `session/new`, `load`, `resume` or `fork`.
+    Open(OpenBy),
+    Prompt,
+    /// A mode or a model; the host's request that waits for it.
+    Setting {
+        host: Option<String>,
+        done: Value,
+    },
+    Nothing,
+}
+
+/// How a session is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenBy {
+    New,
+    Load,
+    Resume,
+    Fork,
+}
+
+/// Where the connection stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// There is no process.
+    #[default]
+    Gone,
+    Starting,
+    Initialized,
+    Opening,
+    Setting,
+    Ready,
+}
+
+/// What the agent serves.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Serves {
+    pub(super) load: bool,
+    pub(super) resume: bool,
+    pub(super) fork: bool,
+    pub(super) close: bool,
+    pub(super) directories: bool,
+    pub(super) system_prompt: bool,
+    pub(super) http: bool,
+    pub(super) sse: bool,
+    pub(super) image: bool,
+    pub(super) embedded: bool,
+}
+
+/// A model, a mode: its id and what a person reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) description: String,
+}
+
+/// Values of one kind and which is in force.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Choices {
+    pub(super) all: Vec<Choice>,
+    pub(super) current: Option<String>,
+    /// The configuration option that sets it; else it has a method of its own.
+    pub(super) option: Option<String>,
+}
+
+/// The agent as it is known.
+#[derive(Debug, Default)]
+pub(super) struct Agent {
+    pub(super) stage: Stage,
+    next_id: u64,
+    waiting: Vec<(u64, Asked)>,
+    pub(super) serves: Serves,
+    /// The agent's id of the session.
+    pub(super) session_id: Option<String>,
+    pub(super) models: Choices,
+    pub(super) modes: Choices,
+    pub(super) commands: Vec<Value>,
+    /// Updates that came before the session's id.
+    early: Vec<Vec<u8>>,
+    /// Its history is read again.
+    pub(super) replaying: bool,
+    /// What stands before the first prompt, for want of a better place.
+    pub(super) preamble: Option<String>,
+    /// A prompt would be swallowed.
+    pub(super) barrier: bool,
+    /// Its stdin is closed; its end is awaited.
+    pub(super) leaving: bool,
+    /// Turns that have ended.
+    pub(super) turns: u64,
+    pub(super) tried_login: bool,
+    pub(super) tried_without_servers: bool,
+    /// MCP servers that the agent refused.
+    pub(super) refused_servers: bool,
+    /// Once it was ready.
+    pub(super) was_ready: bool,
+}
+
+impl Agent {
+    pub(super) fn is_running(&self) -> bool {
+        self.stage > Stage::Gone
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.stage == Stage::Ready && !self.leaving
+    }
+
+    /// The model as the agent calls it.
+    pub(super) fn model(&self) -> String {
+        self.models.current.clone().unwrap_or_else(|| "default".to_owned())
+    }
+
+    /// Whether a turn without a word is suspicious: it is not for an agent's own commands.
+    pub(super) fn turns_are_silent(&self) -> bool {
+        true
+    }
+
+    /// Another process of the same agent: what is known of it stays.
+    pub(super) fn restart(&mut self) {
+        self.waiting.clear();
+        self.stage = Stage::Gone;
+        self.leaving = false;
+        self.barrier = false;
+        self.early.clear();
+        self.tried_login = false;
+    }
+
+    pub(super) fn settings_wait(&self) -> bool {
+        self.waiting.iter().any(|(_, asked)| matches!(asked, Asked::Setting { .. }))
+    }
+}
+
+impl ClaudeOverAcp {
+    /// A request to the agent.
+    pub(super) fn ask_agent<P: Serialize + ?Sized>(
+        &mut self,
+        method: &str,
+        params: &P,
+        asked: Asked,
+        out: &mut Actions,
+    ) {
+        self.agent.next_id += 1;
+        let id = self.agent.next_id;
+        self.agent.waiting.push((id, asked));
+        out.far(jsonrpc::request(&Id::number(id), method, params));
+    }
+
+    /// A line of the agent's.
+    pub(super) fn agent_line(&mut self, line: &[u8], out: &mut Actions) {
+        match Message::parse(line) {
+            Ok(Message::Notification { method, params }) => match &*method {
+                methods::SESSION_UPDATE => self.updated(line, params, out),
+                methods::CANCEL_REQUEST => {
+                    let params = SessionParams::read(params);
+                    if let Some(id) = params.request_id.and_then(Id::from_raw) {
+                        self.question_withdrawn(&id, out);
+                    }
+                }
+                // Extensions (quirks 11, 12).
+                other => out.note(format!("the agent's notification {other} is not shown")),
+            },
+            Ok(Message::Request { id, method, params }) => match &*method {
+                methods::REQUEST_PERMISSION => self.permission_asked(id, params, out),
+                other if self.own_question(id.clone(), other, params, out) => {}
+                other => {
+                    out.note(format!("the agent's request {other} is not served"));
+                    let error = RpcError::new(-32601, format!("method not found: {other}"));
+                    out.far(jsonrpc::error(&id, &error));
+                }
+            },
+            Ok(Message::Response { id, outcome }) => {
+                let at = id.as_number().and_then(|n| self.agent.waiting.iter().position(|(own, _)| *own == n));
+                match at {
+                    Some(at) => {
+                        let (_, asked) = self.agent.waiting.remove(at);
+                        self.agent_answered(asked, outcome, out);
+                    }
+                    None => out.note(format!("an answer of the agent's to no request ({id})")),
+                }
+            }
+            Err(malformed) => out.note(format!("a line of the agent's is no message: {malformed}")),
+        }
+    }
+
+    fn agent_answered(&mut self, asked: Asked, outcome: Result<&RawValue, ErrorObject>, out: &mut Actions) {
+        match asked {
+            Asked::Initialize => self.initialized(outcome, out),
+            Asked::Authenticate => self.authenticated(outcome, out),
+            Asked::Open(by) => self.opened(by, outcome, out),
+            Asked::Setting { host, done } => self.setting_answered(host, done, outcome.err(), out),
+            Asked::Nothing => {}
+            Asked::Prompt => {
+                let finish = match outcome {
+                    Ok(result) => {
+                        let result = Prompted::read(Some(result));
+                        self.count(&result);
+                        Finish::Stop(text(result.stop_reason).unwrap_or_default().into_owned())
+                    }
+                    Err(error) => Finish::Error(error),
+                };
+                self.prompted(finish, out);
+            }
+        }
+    }
+
+    /// `session/update`.
+    fn updated(&mut self, line: &[u8], params: Raw<'_>, out: &mut Actions) {
+        let params = SessionParams::read(params);
+        let update = Update::read(params.update);
+        let kind = text(update.kind).unwrap_or_default();
+        match (&self.agent.session_id, text(params.session_id)) {
+            (None, _) => {
+                if self.agent.early.len() < EARLY {
+                    self.agent.early.push(line.to_vec());
+                }
+                return;
+            }
+            (Some(own), Some(id)) if *own != id => {
+                out.note("an update of another session of the agent's");
+                return;
+            }
+            _ => {}
+        }
+        match &*kind {
+            "agent_message_chunk" | "agent_thought_chunk" => {
+                let kind = if &*kind == "agent_message_chunk" { ChunkKind::Message } else { ChunkKind::Thought };
+                self.chunk(kind, &update, out);
+            }
+            "tool_call" | "tool_call_update" if !self.agent.replaying => {
+                if let (Some(raw), Some(id)) = (params.update, text(update.tool_call_id)) {
+                    self.call_changed(raw, &id, false, out);
+                }
+            }
+            "plan" if !self.agent.replaying => {
+                let todos = todos(update.entries);
+                self.plan(todos, out);
+            }
+            "available_commands_update" => {
+                let commands = commands(update.available_commands);
+                let changed = commands != self.agent.commands;
+                self.agent.commands = commands;
+                if self.host.initialize.is_some() && self.agent.stage == Stage::Ready {
+                    self.answer_initialize(out);
+                } else if changed && self.set.options.modern && self.host.initialized {
+                    let mut members = serde_json::Map::new();
+                    members.insert("commands".into(), Value::Array(self.agent.commands.clone()));
+                    self.system("commands_changed", members, out);
+                }
+            }
+            "current_mode_update" => self.agent.modes.current = text(update.current_mode_id).map(Into::into),
+            "config_option_update" => self.read_options(update.config_options),
+            "usage_update" => {
+                if let (Some(used), Some(size)) = (uint(update.used), uint(update.size)) {
+                    self.context = Some((used, size));
+                }
+                let cost = Cost::read(update.cost);
+                if let Some(amount) = float(cost.amount).filter(|_| text(cost.currency).is_none_or(|c| c == "USD")) {
+                    self.cost_usd = amount;
+                    self.limit_budget(out);
+                }
+            }
+            "session_info_update" => {
+                if let Some(title) = text(update.title).filter(|_| self.set.options.modern) {
+                    let mut members = serde_json::Map::new();
+                    members.insert("title".into(), title.into_owned().into());
+                    self.system("session_title_changed", members, out);
+                }
+            }
+            // The host's own words (quirk 32), history, and what a host has no word for.
+            _ => {}
+        }
+    }
+
+    fn chunk(&mut self, kind: ChunkKind, update: &Update<'_>, out: &mut Actions) {
+        if self.agent.replaying {
+            return;
+        }
+        let block = Block::read(update.content);
+        let message_id = text(update.message_id);
+        if update.meta.is_some() {
+            self.harvest(update.meta);
+        }
+        let said = match text(block.kind).as_deref() {
+            Some("text") | None => text(block.text).unwrap_or_default(),
+            Some("resource_link") => {
+                let (name, uri) = (text(block.name).unwrap_or_default(), text(block.uri).unwrap_or_default());
+                format!("[{name}]({uri})").into()
+            }
+            Some("resource") => {
+                Block::read(block.resource).text.and_then(|t| text(Some(t))).unwrap_or("[resource]".into())
+            }
+            Some(other) => format!("[{other}]").into(),
+        };
+        if self.turn.is_none() {
+            // Before or between turns: start-up notices, late answers (quirk 30). It opens the next turn's first message.
+            if !said.is_empty() {
+                out.note("text of the agent's outside of a turn is not shown");
+            }
+            return;
+        }
+        if self.turn.as_ref().is_some_and(|t| t.stopping.is_some()) || self.over_the_limit(out) {
+            return;
+        }
+        self.say(kind, message_id.as_deref(), &said, out);
+    }
+
+    /// Tokens in the answer to a prompt (quirk 41: four places).
+    fn count(&mut self, result: &Prompted<'_>) {
+        let usage = usage(result.usage).or_else(|| meta_usage(result.meta));
+        if let (Some(usage), Some(turn)) = (usage, &mut self.turn) {
+            turn.usage = Some(usage);
+        }
+    }
+
+    /// Tokens in a chunk's `_meta` (quirk 31): one model call's, so they add up.
+    fn harvest(&mut self, meta: Raw<'_>) {
+        if let (Some(more), Some(turn)) = (meta_usage(meta), &mut self.turn) {
+            let sum = turn.usage.get_or_insert_default();
+            sum.input_tokens += more.input_tokens;
+            sum.output_tokens += more.output_tokens;
+            sum.cache_read_input_tokens += more.cache_read_input_tokens;
+            sum.cache_creation_input_tokens += more.cache_creation_input_tokens;
+        }
+    }
+
+    /// What came before the session's id was known.
+    pub(super) fn early_updates(&mut self, out: &mut Actions) {
+        for line in std::mem::take(&mut self.agent.early) {
+            self.agent_line(&line, out);
+        }
+    }
+
+    /// The process could not be started.
+    pub(super) fn agent_failed(&mut self, why: &StartFailure, out: &mut Actions) {
+        self.agent.restart();
+        self.cannot_start(why.message(), out);
+    }
+
+    /// The process ended.
+    pub(super) fn agent_closed(&mut self, exit: &FarExit, out: &mut Actions) {
+        let (stage, leaving) = (self.agent.stage, self.agent.leaving);
+        self.agent.restart();
+        out.push(Action::ClearTimer(Timer::Start));
+        out.push(Action::ClearTimer(Timer::Cancel));
+        if leaving {
+            self.ended = true;
+            out.push(Action::Exit(u8::from(self.failed)));
+            return;
+        }
+        let mut how = format!("{} {}", self.set.profile.title, exit.how());
+        let tail = exit.stderr.trim();
+        if !tail.is_empty() {
+            how.push_str(": ");
+            how.push_str(crate::wire::text::cut(tail, 2000));
+        }
+        self.relays_closed(out);
+        self.questions_void(out);
+        if stage < Stage::Ready && self.turn.is_none() {
+            self.cannot_start(&format!("{how}, before it could be used"), out);
+            return;
+        }
+        let kept = self.agent.session_id.clone().filter(|_| self.agent.serves.resume || self.agent.serves.load);
+        if let Some(turn) = &mut self.turn {
+            turn.prompting = false;
+            let finish = if turn.interrupted { Finish::Stop("cancelled".into()) } else { Finish::Died(how) };
+            turn.finish = Some(turn.stopping.take().unwrap_or(finish));
+            self.close_calls("the agent's process ended", out);
+            self.end_message("end_turn", out);
+            // The next prompt starts another process.
+            self.reopen(kept);
+            self.end_turn(out);
+        } else {
+            self.reopen(kept);
+        }
+        if !self.ended && !self.agent.is_running() {
+            if self.host.closed && self.queue.is_empty() {
+                self.exit(out);
+            } else if !self.queue.is_empty() {
+                self.start_far(out);
+            }
+        }
+    }
+
+    /// What to tell a person who has to log in; `None` when it is another error (quirks 38 and 59).
+    pub(super) fn needs_login(&self, error: &ErrorObject) -> Option<String> {
+        let said = error.message.to_lowercase();
+        let auth = error.code == -32000
+            || error.code == 401
+            || ["authentication required", "unauthorized", "invalid api key", "not logged in"]
+                .iter()
+                .any(|w| said.contains(w));
+        auth.then(|| {
+            let title = &self.set.profile.title;
+            match &self.set.profile.acp.login {
+                Some(how) => format!("log in to {title} first: {how}"),
+                None => format!("log in to {title} with its own command first"),
+            }
+        })
+    }
+
+    pub(super) fn agent_error(&self, what: &str, error: &ErrorObject) -> String {
+        let login = self.needs_login(error).map(|how| format!("; {how}")).unwrap_or_default();
+        format!("{} refused {what}: {}{login}", self.set.profile.title, describe(error))
+    }
+
+    /// Ends the session in order on the agent's side.
+    pub(super) fn forget_agent_session(&mut self, out: &mut Actions) {
+        if self.set.options.forget
+            && self.agent.serves.close
+            && let Some(session_id) = self.agent.session_id.clone()
+        {
+            let params = crate::wire::acp_client::OfSession { session_id: &session_id };
+            self.ask_agent(more::SESSION_CLOSE, &params, Asked::Nothing, out);
+        }
+    }
+}
+
+/// ACP's counts.
+fn usage(raw: Raw<'_>) -> Option<Usage> {
+    let counts = AcpUsage::read(raw);
+    let input = uint(counts.input_tokens)?;
+    let cached = uint(counts.cached_read_tokens).unwrap_or_default();
+    let written = uint(counts.cached_write_tokens).unwrap_or_default();
+    Some(Usage {
+        input_tokens: input.saturating_sub(cached + written),
+        output_tokens: uint(counts.output_tokens).unwrap_or_default(),
+        cache_read_input_tokens: cached,
+        cache_creation_input_tokens: written,
+    })
+}
+
+/// Counts in `_meta`: Qwen's and Grok's `usage`, Gemini's `quota`.
+fn meta_usage(meta: Raw<'_>) -> Option<Usage> {
+    let meta: Value = serde_json::from_str(meta?.get()).ok()?;
+    if let Some(own) = meta.get("usage") {
+        let raw = serde_json::value::to_raw_value(own).ok()?;
+        return usage(Some(&raw));
+    }
+    let quota = meta.pointer("/quota/token_count")?;
+    let number = |name: &str| quota.get(name).and_then(Value::as_u64).unwrap_or_default();
+    Some(Usage { input_tokens: number("input_tokens"), output_tokens: number("output_tokens"), ..Usage::default() })
+}
+
+/// ACP's plan as Claude's list of todos.
+fn todos(entries: Raw<'_>) -> Value {
+    let entries = items(entries).unwrap_or_default();
+    let todos = entries.into_iter().map(|raw| {
+        let entry = PlanEntry::read(Some(raw));
+        let content = text(entry.content).unwrap_or_default();
+        let status = match text(entry.status).as_deref() {
+            Some(known @ ("in_progress" | "completed")) => known.to_owned(),
+            _ => "pending".to_owned(),
+        };
+        json!({"content": content, "status": status, "activeForm": content})
+    });
+    Value::Array(todos.collect())
+}
+
+/// ACP's commands as Claude's.
+fn commands(raw: Raw<'_>) -> Vec<Value> {
+    let commands = items(raw).unwrap_or_default();
+    let known = commands.into_iter().filter_map(|raw| {
+        let command = Named::read(Some(raw));
+        let name = text(command.name)?;
+        let hint = host::hint(command.input);
+        Some(json!({"name": name, "description": text(command.description).unwrap_or_default(), "argumentHint": hint}))
+    });
+    known.collect()
+}

@@ -1,0 +1,398 @@
+//! The host's hooks: around calls, prompts and turns.
+//!
+//! Owns which hooks there are and which run. Keeps: a hook that fails, does not answer in time or is unknown has no opinion,
+//! and the work goes on (report 77); a hook can only hold up a call that the agent asks about: that it came too late for
+//! another one is said once, and a denial then stops the turn.
+
+use std::time::Duration;
+
+use regex_lite::Regex;
+use serde_json::{Map, Value, json};
+
+use super::ClaudeOverAcp;
+use super::host::About;
+use super::permission::Why;
+use super::render::{ToolResult, ToolUse};
+use super::turn::Finish;
+use crate::translate::{Action, Actions, Timer};
+use crate::wire::acp_client::PromptBlock;
+use crate::wire::stream_json_agent::{self as say, HookOutput, HostAnswer};
+use crate::wire::text::{Raw, boolean, read, text};
+
+/// How long a hook may take when the host does not say.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How often stop hooks may send a turn on.
+const STOPS: u32 = 25;
+
+#[derive(Debug, Default)]
+pub(super) struct Hooks {
+    known: Vec<Hook>,
+    runs: Vec<Run>,
+    count: u32,
+    /// It was said that calls which are not asked about cannot be held up.
+    told: bool,
+}
+
+#[derive(Debug)]
+struct Hook {
+    event: String,
+    matcher: Matcher,
+    callbacks: Vec<String>,
+    limit: Duration,
+}
+
+#[derive(Debug)]
+enum Matcher {
+    All,
+    Names(Vec<String>),
+    Pattern(Regex),
+}
+
+impl Matcher {
+    fn new(text: &str) -> Self {
+        if text.is_empty() || text == "*" {
+            return Self::All;
+        }
+        if text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '|' | '-')) {
+            return Self::Names(text.split('|').map(ToOwned::to_owned).collect());
+        }
+        // A pattern that cannot be read matches its own letters.
+        Regex::new(&format!("^(?:{text})$")).map_or_else(|_| Self::Names(vec![text.to_owned()]), Self::Pattern)
+    }
+
+    fn fits(&self, name: Option<&str>) -> bool {
+        match (self, name) {
+            (Self::All, _) | (_, None) => true,
+            (Self::Names(names), Some(name)) => names.iter().any(|n| n == name),
+            (Self::Pattern(pattern), Some(name)) => pattern.is_match(name),
+        }
+    }
+}
+
+/// Hooks that were asked together.
+#[derive(Debug)]
+struct Run {
+    number: u32,
+    /// The host's requests that wait.
+    waiting: Vec<String>,
+    then: Then,
+    verdict: Verdict,
+}
+
+/// What goes on after them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Then {
+    /// A permission question is decided.
+    Question(u64),
+    /// `PermissionRequest`: the host is asked in the usual way if they do not decide.
+    Request(u64),
+    /// A call that nobody asked about is running.
+    Running(String),
+    /// The prompt goes out.
+    Prompt,
+    /// The turn ends.
+    Stop,
+    /// Nothing.
+    Nothing,
+}
+
+/// What they said together; the strictest counts.
+#[derive(Debug, Default)]
+struct Verdict {
+    denied: Option<String>,
+    asks: Option<String>,
+    allowed: bool,
+    context: Vec<String>,
+}
+
+impl ClaudeOverAcp {
+    /// `initialize.hooks`.
+    pub(super) fn read_hooks(&mut self, raw: Raw<'_>, out: &mut Actions) {
+        let hooks: Map<String, Value> = read(raw).unwrap_or_default();
+        for (event, matchers) in hooks {
+            for matcher in matchers.as_array().into_iter().flatten() {
+                let ids = matcher.get("hookCallbackIds").and_then(Value::as_array);
+                let callbacks: Vec<String> =
+                    ids.into_iter().flatten().filter_map(|i| i.as_str().map(ToOwned::to_owned)).collect();
+                let pattern = matcher.get("matcher").and_then(Value::as_str).unwrap_or_default();
+                let seconds = matcher.get("timeout").and_then(Value::as_f64).filter(|s| s.is_finite() && *s > 0.0);
+                let limit = seconds.map_or(LIMIT, |s| Duration::from_secs_f64(s.min(86_400.0)));
+                self.hooks.known.push(Hook { event: event.clone(), matcher: Matcher::new(pattern), callbacks, limit });
+            }
+            if !KNOWN.contains(&event.as_str()) {
+                out.note(format!("hooks of the event {event} never run: an ACP agent does not tell of it"));
+            }
+        }
+    }
+
+    /// Asks the hooks of an event; false: there are none.
+    fn run_hooks(&mut self, event: &str, one: Option<&ToolUse>, more: Value, then: Then, out: &mut Actions) -> bool {
+        if self.host.closed {
+            return false;
+        }
+        let name = one.map(|o| o.name.as_str());
+        let fitting = self.hooks.known.iter().filter(|h| h.event == event && h.matcher.fits(name));
+        let calls: Vec<(String, Duration)> =
+            fitting.flat_map(|h| h.callbacks.iter().map(|c| (c.clone(), h.limit))).collect();
+        if calls.is_empty() {
+            return false;
+        }
+        self.hooks.count += 1;
+        let number = self.hooks.count;
+        let mut input = json!({
+            "session_id": self.set.session_id,
+            "transcript_path": "",
+            "cwd": self.set.cwd,
+            "permission_mode": super::word(self.mode),
+            "hook_event_name": event,
+        });
+        if let Some(one) = one {
+            input["tool_name"] = one.name.as_str().into();
+            input["tool_input"] = Value::Object(one.input.clone());
+            input["tool_use_id"] = one.id.as_str().into();
+        }
+        if let Value::Object(more) = more {
+            for (name, value) in more {
+                input[name] = value;
+            }
+        }
+        let limit = calls.iter().map(|(_, limit)| *limit).max().unwrap_or(LIMIT);
+        let mut waiting = Vec::with_capacity(calls.len());
+        for (callback, _) in calls {
+            let request = json!({
+                "subtype": "hook_callback", "callback_id": callback, "input": input,
+                "tool_use_id": one.map(|o| o.id.as_str()),
+            });
+            waiting.push(self.ask_host(About::Hook(number), &request, out));
+        }
+        self.hooks.runs.push(Run { number, waiting, then, verdict: Verdict::default() });
+        out.push(Action::SetTimer(Timer::Hook(number), limit));
+        true
+    }
+
+    /// The host answered one of them.
+    pub(super) fn hook_answered(
+        &mut self,
+        number: u32,
+        id: &str,
+        answer: Result<HostAnswer<'_>, String>,
+        out: &mut Actions,
+    ) {
+        let Some(run) = self.hooks.runs.iter_mut().find(|r| r.number == number) else { return };
+        run.waiting.retain(|w| w != id);
+        match answer {
+            Ok(answer) => run.verdict.add(&answer),
+            Err(why) => out.note(format!("a hook has no opinion: {why}")),
+        }
+        if run.waiting.is_empty() {
+            self.hooks_done(number, out);
+        }
+    }
+
+    pub(super) fn hook_timed_out(&mut self, number: u32, out: &mut Actions) {
+        let Some(run) = self.hooks.runs.iter_mut().find(|r| r.number == number) else { return };
+        for id in std::mem::take(&mut run.waiting) {
+            self.asks.retain(|a| a.id != id);
+            out.near(say::withdraw(&id));
+        }
+        out.note("hooks did not answer in time; they have no opinion");
+        self.hooks_done(number, out);
+    }
+
+    fn hooks_done(&mut self, number: u32, out: &mut Actions) {
+        let Some(at) = self.hooks.runs.iter().position(|r| r.number == number) else { return };
+        let Run { then, verdict, .. } = self.hooks.runs.remove(at);
+        out.push(Action::ClearTimer(Timer::Hook(number)));
+        match then {
+            Then::Question(question) => match (verdict.denied, verdict.asks) {
+                (Some(why), _) => self.refuse(question, &why, &Why::Hook, out),
+                (None, Some(reason)) => {
+                    self.hook_wants_question(question, reason);
+                    self.decide_by_rules(question, None, out);
+                }
+                (None, None) if verdict.allowed => self.hook_allows(question, out),
+                (None, None) => self.decide_by_rules(question, None, out),
+            },
+            Then::Request(question) => match verdict.denied {
+                Some(why) => self.refuse(question, &why, &Why::Hook, out),
+                None if verdict.allowed => self.hook_allows(question, out),
+                None => self.ask_can_use_tool(question, out),
+            },
+            Then::Running(call) => {
+                if let Some(why) = verdict.denied {
+                    if let Some(turn) = &mut self.turn {
+                        turn.tracked(&call).refusal = Some(why.clone());
+                        turn.refused = true;
+                    }
+                    self.stop_turn(Finish::Stop("cancelled".into()), out);
+                }
+            }
+            Then::Prompt => match verdict.denied {
+                Some(why) => {
+                    let members = super::open::members([("content", why.into()), ("level", "warning".into())]);
+                    self.system("informational", members, out);
+                    if let Some(turn) = &mut self.turn {
+                        turn.finish = Some(Finish::Blocked);
+                    }
+                    self.end_turn(out);
+                }
+                None => {
+                    if let Some(turn) = &mut self.turn
+                        && !verdict.context.is_empty()
+                    {
+                        turn.blocks.push(PromptBlock::Text { text: verdict.context.join("\n") });
+                    }
+                    self.send_prompt(out);
+                }
+            },
+            Then::Stop => match verdict.denied {
+                Some(why) => {
+                    let uuid = self.uuid();
+                    out.near(say::user_text(&format!("Stop hook feedback:\n{why}"), &self.set.session_id, &uuid));
+                    if let Some(turn) = &mut self.turn {
+                        turn.finish = None;
+                        turn.stop_hooks += 1;
+                        turn.blocks = vec![PromptBlock::Text { text: why }];
+                    }
+                    self.send_prompt(out);
+                }
+                None => self.end_turn(out),
+            },
+            Then::Nothing => {}
+        }
+    }
+
+    /// `PreToolUse` of a call that is asked about.
+    pub(super) fn call_hooks(&mut self, question: u64, one: &ToolUse, out: &mut Actions) -> bool {
+        self.run_hooks("PreToolUse", Some(one), json!({}), Then::Question(question), out)
+    }
+
+    /// `PermissionRequest`, where the host would be asked.
+    pub(super) fn permission_request_hooks(&mut self, question: u64, one: &ToolUse, out: &mut Actions) -> bool {
+        self.run_hooks("PermissionRequest", Some(one), json!({}), Then::Request(question), out)
+    }
+
+    /// `PreToolUse` of a call that the agent never asks about: it may come too late.
+    pub(super) fn hooks_of_running_call(&mut self, call: &str, uses: &[ToolUse], out: &mut Actions) {
+        if let Some(turn) = &mut self.turn {
+            turn.tracked(call).hooked = true;
+        }
+        for one in uses {
+            let ran = self.run_hooks("PreToolUse", Some(one), json!({}), Then::Running(call.to_owned()), out);
+            if ran && !self.hooks.told {
+                self.hooks.told = true;
+                out.push(Action::Warn(format!(
+                    "{} runs some calls without asking; a PreToolUse hook can stop the turn then, but not the call before it began",
+                    self.set.profile.title
+                )));
+            }
+        }
+    }
+
+    /// `PostToolUse`, or `PostToolUseFailure`.
+    pub(super) fn hooks_after_call(&mut self, uses: &[ToolUse], results: &[ToolResult], out: &mut Actions) {
+        for (one, result) in uses.iter().zip(results) {
+            let response = result.structured.clone().unwrap_or_else(|| result.content.as_str().into());
+            if result.is_error {
+                let more = json!({"error": result.content});
+                self.run_hooks("PostToolUseFailure", Some(one), more, Then::Nothing, out);
+            } else {
+                self.run_hooks("PostToolUse", Some(one), json!({"tool_response": response}), Then::Nothing, out);
+            }
+        }
+    }
+
+    /// `UserPromptSubmit`, and then the prompt.
+    pub(super) fn prompt_hooks(&mut self, out: &mut Actions) {
+        let said: Vec<&str> = self
+            .turn
+            .iter()
+            .flat_map(|t| &t.blocks)
+            .filter_map(|b| match b {
+                PromptBlock::Text { text } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        let more = json!({"prompt": said.join("\n")});
+        if !self.run_hooks("UserPromptSubmit", None, more, Then::Prompt, out) {
+            self.send_prompt(out);
+        }
+    }
+
+    /// `Stop`: true: the turn waits for them.
+    pub(super) fn stop_hooks(&mut self, out: &mut Actions) -> bool {
+        let Some(turn) = &self.turn else { return false };
+        let over = turn.interrupted || !matches!(turn.finish, Some(Finish::Stop(_))) || turn.stop_hooks >= STOPS;
+        if over {
+            return false;
+        }
+        let more = json!({"stop_hook_active": turn.stop_hooks > 0, "last_assistant_message": turn.text});
+        self.run_hooks("Stop", None, more, Then::Stop, out)
+    }
+
+    /// `SessionStart`.
+    pub(super) fn session_start_hooks(&mut self, out: &mut Actions) {
+        let source = if self.set.open == super::Open::New { "startup" } else { "resume" };
+        self.run_hooks("SessionStart", None, json!({"source": source}), Then::Nothing, out);
+    }
+
+    /// Nobody waits for them any more.
+    pub(super) fn forget_hook_runs(&mut self, out: &mut Actions) {
+        for run in std::mem::take(&mut self.hooks.runs) {
+            out.push(Action::ClearTimer(Timer::Hook(run.number)));
+        }
+    }
+}
+
+/// The events that an ACP agent tells of.
+const KNOWN: [&str; 7] = [
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "UserPromptSubmit",
+    "Stop",
+    "SessionStart",
+    "PermissionRequest",
+];
+
+impl Verdict {
+    fn add(&mut self, answer: &HostAnswer<'_>) {
+        let hook = HookOutput::read(answer.hook_specific_output);
+        let reason = || {
+            text(hook.permission_decision_reason)
+                .or_else(|| text(answer.reason))
+                .or_else(|| text(answer.stop_reason))
+                .unwrap_or("a hook of the host's denied it".into())
+                .into_owned()
+        };
+        let decision = text(hook.permission_decision).or_else(|| text(answer.decision));
+        let request: Option<Value> = read(hook.decision);
+        let behavior = request.as_ref().and_then(|r| r.get("behavior")).and_then(Value::as_str);
+        match (decision.as_deref(), behavior) {
+            (Some("deny" | "block"), _) => self.denied = Some(reason()),
+            (_, Some("deny")) => {
+                let said = request.as_ref().and_then(|r| r.get("message")).and_then(Value::as_str);
+                self.denied = Some(said.map_or_else(reason, ToOwned::to_owned));
+            }
+            (Some("ask"), _) => {
+                self.asks = Some(text(hook.permission_decision_reason).unwrap_or_default().into_owned())
+            }
+            (Some("allow" | "approve"), _) | (_, Some("allow")) => {
+                // Another input cannot be passed on: it is no approval of this one.
+                if hook.updated_input.is_some() {
+                    self.denied = Some("a hook changed the input, which cannot be passed on to this agent".into());
+                } else {
+                    self.allowed = true;
+                }
+            }
+            _ => {}
+        }
+        if boolean(answer.proceed) == Some(false) {
+            self.denied = Some(reason());
+        }
+        if let Some(context) = text(hook.additional_context).filter(|c| !c.is_empty()) {
+            self.context.push(context.into_owned());
+        }
+    }
+}

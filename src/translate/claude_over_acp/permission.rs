@@ -1,0 +1,664 @@
+//! Who decides about a call: hooks, rules, the mode, the host.
+//!
+//! Owns the agent's open questions. Keeps: diglot never grants by itself: a call is allowed by the host, by a rule or by the
+//! mode that the user chose, and by nothing else (design, section 3, rule 4); a refusal carries its true reason; options are
+//! chosen by their kind, never by their id, and never one that grants for longer (quirks 13 to 16): what the host grants for
+//! longer, diglot keeps itself.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::ClaudeOverAcp;
+use super::host::{About, NOBODY, parsed};
+use super::open::members;
+use super::render::ToolUse;
+use crate::translate::rules::{Decision, PermissionMode, Rejected, STARTUP, read_updates};
+use crate::translate::{Action, Actions};
+use crate::wire::acp_client::{Outcome, PermissionOption, SessionParams, Update};
+use crate::wire::jsonrpc::{self, Id, RpcError};
+use crate::wire::stream_json_agent::{self as say, HostAnswer};
+use crate::wire::text::{Raw, boolean, items, read, text};
+
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    open: Vec<Question>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Question {
+    number: u64,
+    /// The agent's id of it.
+    id: Id,
+    /// The call.
+    call: String,
+    /// Which of the call's renditions is being decided.
+    at: usize,
+    options: Vec<Choice>,
+    /// The answers are no permissions (quirk 10).
+    choice: Option<ChoiceOf>,
+    /// A hook wants the host to be asked, whatever the rules say.
+    hook_asks: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Choice {
+    id: String,
+    name: String,
+    kind: String,
+}
+
+/// A question to the user that comes as a permission.
+#[derive(Debug, Clone)]
+enum ChoiceOf {
+    /// Each option is an answer (Kimi).
+    Options { question: String },
+    /// The questions stand in `_meta`, the answers beside the outcome (Qwen).
+    Meta { questions: Value },
+    /// A request of Grok's own (quirk 11).
+    Grok { questions: Value },
+    /// A request of CodeBuddy's own (quirk 11).
+    CodeBuddy { questions: Value },
+    /// Grok's plan, to be approved (quirk 11).
+    GrokPlan { plan: String },
+}
+
+/// How a question of the agent's ends.
+enum End<'a> {
+    /// By one of its options.
+    Option(&'a str),
+    /// By answers, by their question's text.
+    Answers(&'a Map<String, Value>),
+    /// By a refusal.
+    Refused(&'a str),
+    /// With its turn.
+    Cancelled,
+}
+
+/// What a decision comes from.
+pub(super) enum Why {
+    Rule,
+    Hook,
+    Host,
+    Nobody,
+}
+
+impl ClaudeOverAcp {
+    /// `session/request_permission`.
+    pub(super) fn permission_asked(&mut self, id: Id, params: Raw<'_>, out: &mut Actions) {
+        let params = SessionParams::read(params);
+        let options: Vec<Choice> = items(params.options)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|raw| {
+                let option = PermissionOption::read(Some(raw));
+                let string = |raw| text(raw).unwrap_or_default().into_owned();
+                Choice { id: string(option.option_id), name: string(option.name), kind: string(option.kind) }
+            })
+            .collect();
+        let call = params.tool_call.map(|raw| (raw, Update::read(Some(raw))));
+        let Some((raw, call)) = call.and_then(|(raw, u)| Some((raw, text(u.tool_call_id)?.into_owned()))) else {
+            let error = RpcError::invalid_params("session/request_permission: `toolCall.toolCallId` is missing");
+            out.far(jsonrpc::error(&id, &error));
+            return;
+        };
+        self.questions.count += 1;
+        let number = self.questions.count;
+        let choice = choice_of(raw, &options, params.meta);
+        self.questions.open.push(Question { number, id, call: call.clone(), at: 0, options, choice, hook_asks: None });
+        match &self.turn {
+            None => {
+                return self.refuse(number, "the call was made outside of a turn; nobody was asked", &Why::Nobody, out);
+            }
+            Some(turn) if turn.interrupted || turn.stopping.is_some() => return self.answer_cancelled(number, out),
+            Some(_) => {}
+        }
+        let is_choice = self.questions.open.last().is_some_and(|q| q.choice.is_some());
+        if is_choice {
+            return self.ask_choice(number, out);
+        }
+        self.call_changed(raw, &call, true, out);
+        self.decide(number, out);
+    }
+
+    fn question(&self, number: u64) -> Option<&Question> {
+        self.questions.open.iter().find(|q| q.number == number)
+    }
+
+    /// The rendition that is being decided.
+    fn asked_use(&mut self, number: u64) -> Option<ToolUse> {
+        let question = self.questions.open.iter().find(|q| q.number == number)?;
+        let (call, at) = (question.call.clone(), question.at);
+        let tracked = self.turn.as_mut()?.tracked(&call);
+        tracked.uses.get(at).cloned()
+    }
+
+    /// Begins to decide: hooks first (report 77).
+    fn decide(&mut self, number: u64, out: &mut Actions) {
+        let Some(one) = self.asked_use(number) else {
+            return self.refuse(number, "the call could not be shown", &Why::Nobody, out);
+        };
+        let call = self.question(number).map(|q| q.call.clone()).unwrap_or_default();
+        if let Some(turn) = &mut self.turn {
+            turn.tracked(&call).hooked = true;
+        }
+        if !self.call_hooks(number, &one, out) {
+            self.decide_by_rules(number, None, out);
+        }
+    }
+
+    /// What the hooks leave to the rules, the mode and the host. `allowed`: a hook allows it; a deny rule still wins.
+    pub(super) fn decide_by_rules(&mut self, number: u64, allowed: Option<()>, out: &mut Actions) {
+        let Some(one) = self.asked_use(number) else {
+            return self.refuse(number, "the call could not be shown", &Why::Nobody, out);
+        };
+        let call = self.question(number).map(|q| q.call.clone()).unwrap_or_default();
+        let kind = self.turn.as_mut().and_then(|t| t.tracked(&call).call.kind.clone());
+        let hook_asks = self.question(number).is_some_and(|q| q.hook_asks.is_some());
+        let by_rule = self.rules.decide(&one.name, &one.input, &self.set.cwd);
+        match by_rule.as_ref().map(|v| (v.decision, &v.rule)) {
+            Some((Decision::Deny, rule)) => {
+                let said = format!("Permission to use {} has been denied by the rule {rule}.", one.name);
+                return self.refuse(number, &said, &Why::Rule, out);
+            }
+            _ if allowed.is_some() => return self.allow(number, out),
+            Some((Decision::Ask, _)) => return self.ask_about(number, out),
+            _ if hook_asks => return self.ask_about(number, out),
+            // What was cut off was not seen by the rule.
+            Some((Decision::Allow, _)) if !one.cut => return self.allow(number, out),
+            Some((Decision::Allow, _)) | None => {}
+        }
+        let plans = self.agent_plans();
+        let mode = if self.mode == PermissionMode::Plan && plans { PermissionMode::Default } else { self.mode };
+        let dirs: Vec<&std::path::Path> = self.set.add_dirs.iter().map(std::path::PathBuf::as_path).collect();
+        let by_mode = mode.decide(&one.name, &one.input, kind.as_deref(), &self.set.cwd, &dirs);
+        match by_mode.as_ref().map(|v| (v.decision, &v.rule)) {
+            Some((Decision::Allow, _)) => self.allow(number, out),
+            Some((Decision::Deny, rule)) => {
+                let said = format!("Permission to use {} has been denied: {rule}.", one.name);
+                self.refuse(number, &said, &Why::Rule, out);
+            }
+            _ => self.ask_about(number, out),
+        }
+    }
+
+    /// Asks the host, if it answers.
+    fn ask_about(&mut self, number: u64, out: &mut Actions) {
+        if self.host.closed {
+            return self.refuse(number, NOBODY, &Why::Nobody, out);
+        }
+        let Some(one) = self.asked_use(number) else { return };
+        if self.permission_request_hooks(number, &one, out) {
+            return;
+        }
+        self.ask_can_use_tool(number, out);
+    }
+
+    /// `can_use_tool`.
+    pub(super) fn ask_can_use_tool(&mut self, number: u64, out: &mut Actions) {
+        let Some(one) = self.asked_use(number) else { return };
+        if !self.set.options.asks_host {
+            let said = format!(
+                "{} needs a permission, and nobody can be asked for it: the host gave no permission prompt. Allow it with a rule \
+                 (--allowedTools) or a permission mode.",
+                one.name
+            );
+            let decision = json!({"tool_name": one.name, "tool_use_id": one.id, "message": said});
+            if let Value::Object(decision) = decision {
+                self.system("permission_denied", decision, out);
+            }
+            return self.refuse(number, &said, &Why::Nobody, out);
+        }
+        let Some(question) = self.question(number) else { return };
+        let longer = question.options.iter().any(|o| o.kind == "allow_always");
+        let reason = question.hook_asks.clone();
+        let mut request = json!({
+            "subtype": "can_use_tool",
+            "tool_name": one.name,
+            "display_name": one.name,
+            "input": one.input,
+            "tool_use_id": one.id,
+            "permission_suggestions": if longer { suggestions(&one) } else { json!([]) },
+        });
+        if let Some(description) = one.input.get("description") {
+            request["description"] = description.clone();
+        }
+        let reason = match one.cut {
+            true => Some("the input is longer than can be shown; what is left out was not seen".to_owned()),
+            false => reason,
+        };
+        if let Some(reason) = reason.filter(|r| !r.is_empty()) {
+            request["decision_reason"] = reason.into();
+        }
+        self.state("requires_action", out);
+        self.ask_host(About::Permission(number), &request, out);
+    }
+
+    /// The host answered.
+    pub(super) fn permission_answered(
+        &mut self,
+        number: u64,
+        answer: Result<HostAnswer<'_>, String>,
+        out: &mut Actions,
+    ) {
+        if self.question(number).is_none() {
+            return;
+        }
+        if !self.asks.iter().any(|a| matches!(a.about, About::Permission(_))) && !self.host.closed {
+            self.state("running", out);
+        }
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(why) => return self.refuse(number, &why, &Why::Nobody, out),
+        };
+        let allows = match (text(answer.behavior).as_deref(), boolean(answer.allow)) {
+            (Some("allow"), _) | (None, Some(true)) => true,
+            (Some("deny"), _) | (None, Some(false)) => false,
+            _ => {
+                return self.refuse(
+                    number,
+                    "the host's answer could not be read; nobody approved the call",
+                    &Why::Nobody,
+                    out,
+                );
+            }
+        };
+        if self.question(number).is_some_and(|q| q.choice.is_some()) {
+            return self.choice_answered(number, allows, &answer, out);
+        }
+        if !allows {
+            let said = text(answer.message).or_else(|| text(answer.reason)).filter(|m| !m.is_empty());
+            let said = said.unwrap_or("The user doesn't want to take this action right now.".into());
+            self.refuse(number, &said, &Why::Host, out);
+            if boolean(answer.interrupt) == Some(true) {
+                self.interrupt(false, out);
+            }
+            return;
+        }
+        let Some(one) = self.asked_use(number) else { return };
+        let changed = parsed(answer.updated_input.or(answer.input))
+            .is_some_and(|new| new != Value::Object(one.input.clone()) && new != json!({}));
+        if changed {
+            let said = "The call was approved with another input, which cannot be passed on to this agent; it was not run. \
+                        Make the call again with the wanted input.";
+            return self.refuse(number, said, &Why::Host, out);
+        }
+        if let Some(updates) = read::<Value>(answer.updated_permissions) {
+            self.grant(&updates, out);
+        }
+        self.allow(number, out);
+    }
+
+    /// What the host grants for longer: for this session (quirks 14 and 15).
+    fn grant(&mut self, updates: &Value, out: &mut Actions) {
+        let applied = self.rules.apply(&read_updates(updates));
+        self.set.add_dirs.extend(applied.add_directories);
+        self.set.add_dirs.retain(|dir| !applied.remove_directories.contains(dir));
+        for rejected in applied.rejected {
+            out.push(Action::Warn(format!("Warning: {rejected}")));
+        }
+        if let Some(mode) = applied.mode.filter(|mode| *mode != self.mode) {
+            self.mode = mode;
+            let word = super::word(self.mode);
+            self.system("status", members([("status", Value::Null), ("permissionMode", word.into())]), out);
+            self.set_agent_mode(None, out);
+        }
+    }
+
+    /// The call may run, or its next rendition is decided.
+    fn allow(&mut self, number: u64, out: &mut Actions) {
+        let Some(at) = self.questions.open.iter().position(|q| q.number == number) else { return };
+        let question = &mut self.questions.open[at];
+        let renditions = self.turn.as_mut().map_or(0, |t| t.tracked(&question.call).uses.len());
+        if question.at + 1 < renditions {
+            question.at += 1;
+            question.hook_asks = None;
+            return self.decide(number, out);
+        }
+        let once = question.options.iter().find(|o| o.kind == "allow_once").map(|o| o.id.clone());
+        let Some(once) = once else {
+            let said = "the agent offers no way to allow this call only once; it was not approved";
+            return self.refuse(number, said, &Why::Nobody, out);
+        };
+        let question = self.questions.open.remove(at);
+        question.end(&End::Option(&once), out);
+    }
+
+    /// The call may not run.
+    pub(super) fn refuse(&mut self, number: u64, why: &str, by: &Why, out: &mut Actions) {
+        let Some(at) = self.questions.open.iter().position(|q| q.number == number) else { return };
+        let question = self.questions.open.remove(at);
+        if let Some(turn) = &mut self.turn {
+            turn.refused = true;
+            let tracked = turn.tracked(&question.call);
+            tracked.refusal = Some(why.to_owned());
+            let denials: Vec<Value> = tracked
+                .uses
+                .iter()
+                .map(|u| json!({"tool_name": u.name, "tool_use_id": u.id, "tool_input": u.input}))
+                .collect();
+            turn.denials.extend(denials);
+        }
+        if !matches!(by, Why::Host) {
+            out.note(format!("a call was refused: {why}"));
+        }
+        question.end(&End::Refused(why), out);
+    }
+
+    fn answer_cancelled(&mut self, number: u64, out: &mut Actions) {
+        if let Some(at) = self.questions.open.iter().position(|q| q.number == number) {
+            let question = self.questions.open.remove(at);
+            question.end(&End::Cancelled, out);
+        }
+    }
+
+    /// The turn is cancelled: every question is answered so (quirk 18), and the host's are withdrawn.
+    pub(super) fn cancel_questions(&mut self, out: &mut Actions) {
+        self.forget_host_asks_of_turn(out);
+        for question in std::mem::take(&mut self.questions.open) {
+            question.end(&End::Cancelled, out);
+        }
+    }
+
+    /// The turn is over: what is still open is refused.
+    pub(super) fn refuse_questions(&mut self, why: &str, out: &mut Actions) {
+        if self.questions.open.is_empty() {
+            return;
+        }
+        self.forget_host_asks_of_turn(out);
+        let open: Vec<u64> = self.questions.open.iter().map(|q| q.number).collect();
+        for number in open {
+            self.refuse(number, why, &Why::Nobody, out);
+        }
+    }
+
+    /// The process that asked is gone.
+    pub(super) fn questions_void(&mut self, out: &mut Actions) {
+        self.forget_host_asks_of_turn(out);
+        self.questions.open.clear();
+    }
+
+    /// The agent withdraws a question (quirk 19).
+    pub(super) fn question_withdrawn(&mut self, id: &Id, out: &mut Actions) {
+        let Some(at) = self.questions.open.iter().position(|q| q.id == *id) else { return };
+        let question = self.questions.open.remove(at);
+        let about = About::Permission(question.number);
+        if let Some(at) = self.asks.iter().position(|a| a.about == about) {
+            let ask = self.asks.remove(at);
+            out.near(say::withdraw(&ask.id));
+        }
+        // Every request is answered, a withdrawn one too.
+        question.end(&End::Cancelled, out);
+    }
+
+    /// Withdraws what the host was asked for the turn.
+    pub(super) fn forget_host_asks_of_turn(&mut self, out: &mut Actions) {
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.asks).into_iter().partition(|a| !matches!(a.about, About::Mcp { .. }));
+        self.asks = kept;
+        for ask in gone {
+            if !self.host.closed {
+                out.near(say::withdraw(&ask.id));
+            }
+        }
+        self.forget_hook_runs(out);
+    }
+
+    /// A hook wants the host to be asked.
+    pub(super) fn hook_wants_question(&mut self, number: u64, reason: String) {
+        if let Some(question) = self.questions.open.iter_mut().find(|q| q.number == number) {
+            question.hook_asks = Some(reason);
+        }
+    }
+
+    /// A hook allows the call.
+    pub(super) fn hook_allows(&mut self, number: u64, out: &mut Actions) {
+        self.decide_by_rules(number, Some(()), out);
+    }
+
+    /// A request of the agent's own that is a question to the user: Grok's and CodeBuddy's (quirk 11).
+    pub(super) fn own_question(&mut self, id: Id, method: &str, params: Raw<'_>, out: &mut Actions) -> bool {
+        let params: Value = read(params).unwrap_or_default();
+        let string = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let choice = match method {
+            "_x.ai/ask_user_question" => params.get("questions").cloned().map(|questions| ChoiceOf::Grok { questions }),
+            "_x.ai/exit_plan_mode" => Some(ChoiceOf::GrokPlan { plan: string("planContent") }),
+            "_codebuddy.ai/question" => {
+                params.pointer("/schema/questions").cloned().map(|questions| ChoiceOf::CodeBuddy { questions })
+            }
+            _ => None,
+        };
+        let Some(choice) = choice else { return false };
+        self.questions.count += 1;
+        let number = self.questions.count;
+        let call = Some(string("toolCallId")).filter(|c| !c.is_empty()).unwrap_or_else(|| format!("question_{number}"));
+        self.questions.open.push(Question {
+            number,
+            id,
+            call,
+            at: 0,
+            options: Vec::new(),
+            choice: Some(choice),
+            hook_asks: None,
+        });
+        match &self.turn {
+            None => self.refuse(number, "the question came outside of a turn; nobody was asked", &Why::Nobody, out),
+            Some(turn) if turn.interrupted || turn.stopping.is_some() => self.answer_cancelled(number, out),
+            Some(_) => self.ask_choice(number, out),
+        }
+        true
+    }
+
+    /// `AskUserQuestion` or `ExitPlanMode`, as far as the agent's question can be said so.
+    fn ask_choice(&mut self, number: u64, out: &mut Actions) {
+        let Some(question) = self.question(number) else { return };
+        let (name, member, value) = match &question.choice {
+            Some(ChoiceOf::Options { question: text }) => {
+                let options: Vec<Value> = question
+                    .options
+                    .iter()
+                    .filter(|o| !o.kind.starts_with("reject"))
+                    .map(|o| json!({"label": o.name, "description": ""}))
+                    .collect();
+                let one = json!({"question": text, "header": "Question", "options": options, "multiSelect": false});
+                ("AskUserQuestion", "questions", json!([one]))
+            }
+            Some(ChoiceOf::Meta { questions } | ChoiceOf::Grok { questions } | ChoiceOf::CodeBuddy { questions }) => {
+                ("AskUserQuestion", "questions", as_claude_asks(questions))
+            }
+            Some(ChoiceOf::GrokPlan { plan }) => ("ExitPlanMode", "plan", plan.as_str().into()),
+            None => return,
+        };
+        let mut input = Map::new();
+        input.insert(member.into(), value);
+        let call = question.call.clone();
+        let id = super::render::tool_use_id(&call);
+        let mut one = ToolUse { id, name: name.into(), input: input.clone(), cut: false };
+        if let Some(turn) = &mut self.turn {
+            let tracked = turn.tracked(&call);
+            tracked.asked = true;
+            tracked.hooked = true;
+            match tracked.uses.first() {
+                // It was already shown as the agent calls it.
+                Some(shown) => one.id.clone_from(&shown.id),
+                None => {
+                    tracked.uses = vec![one.clone()];
+                    self.call(&one, out);
+                }
+            }
+        }
+        if self.host.closed || !self.set.options.asks_host {
+            return self.refuse(number, NOBODY, &Why::Nobody, out);
+        }
+        let request = json!({
+            "subtype": "can_use_tool", "tool_name": one.name, "display_name": one.name, "input": input,
+            "tool_use_id": one.id, "permission_suggestions": [], "requires_user_interaction": true,
+        });
+        self.state("requires_action", out);
+        self.ask_host(About::Permission(number), &request, out);
+    }
+
+    fn choice_answered(&mut self, number: u64, allows: bool, answered: &HostAnswer<'_>, out: &mut Actions) {
+        if !allows {
+            let said = text(answered.message).unwrap_or("The user did not answer the question.".into());
+            return self.refuse(number, &said, &Why::Host, out);
+        }
+        let input = parsed(answered.updated_input).unwrap_or_default();
+        let answers = input.get("answers").and_then(Value::as_object).cloned().unwrap_or_default();
+        let Some(at) = self.questions.open.iter().position(|q| q.number == number) else { return };
+        let question = &self.questions.open[at];
+        match &question.choice {
+            Some(ChoiceOf::Options { .. }) => {
+                let chosen = answers.values().find_map(Value::as_str);
+                let option = question.options.iter().find(|o| chosen == Some(o.name.as_str())).map(|o| o.id.clone());
+                let Some(option) = option else {
+                    let said = "the host's answer is none of the question's options";
+                    return self.refuse(number, said, &Why::Nobody, out);
+                };
+                self.questions.open.remove(at).end(&End::Option(&option), out);
+            }
+            Some(ChoiceOf::GrokPlan { .. }) => self.questions.open.remove(at).end(&End::Answers(&answers), out),
+            _ if answers.is_empty() => {
+                self.refuse(number, "the host's answer holds no answers to the questions", &Why::Nobody, out);
+            }
+            _ => self.questions.open.remove(at).end(&End::Answers(&answers), out),
+        }
+    }
+
+    /// More rules, of flags, settings or `initialize`; false: one that denies was not understood.
+    pub(super) fn add_rules(&mut self, allow: &[String], deny: &[String], out: &mut Actions) -> bool {
+        let both = allow.iter().map(|r| (Decision::Allow, r)).chain(deny.iter().map(|r| (Decision::Deny, r)));
+        let unknown: Vec<Rejected> = both.filter_map(|(d, rule)| self.rules.add(d, rule, STARTUP).err()).collect();
+        for rejected in &unknown {
+            out.push(Action::Warn(format!("Warning: {rejected}")));
+        }
+        !unknown.iter().any(|rejected| rejected.decision == Decision::Deny)
+    }
+}
+
+impl Question {
+    /// Answers the agent, in the words that this kind of question wants.
+    fn end(&self, end: &End<'_>, out: &mut Actions) {
+        let line = match (&self.choice, end) {
+            (Some(ChoiceOf::Grok { .. }), End::Answers(answers)) => {
+                let lists: Map<String, Value> = answers.iter().map(|(q, a)| (q.clone(), as_list(a))).collect();
+                jsonrpc::response(&self.id, &json!({"outcome": "accepted", "answers": lists}))
+            }
+            (Some(ChoiceOf::GrokPlan { .. }), End::Answers(_)) => {
+                jsonrpc::response(&self.id, &json!({"outcome": "approved"}))
+            }
+            (Some(ChoiceOf::GrokPlan { .. }), End::Refused(why)) => {
+                jsonrpc::response(&self.id, &json!({"outcome": "rejected", "feedback": why}))
+            }
+            (Some(ChoiceOf::Grok { .. } | ChoiceOf::GrokPlan { .. }), _) => {
+                jsonrpc::response(&self.id, &json!({"outcome": "cancelled"}))
+            }
+            (Some(ChoiceOf::CodeBuddy { questions }), End::Answers(answers)) => {
+                jsonrpc::response(&self.id, &json!({"outcome": "submitted", "answers": by(questions, "id", answers)}))
+            }
+            (Some(ChoiceOf::CodeBuddy { .. }), _) => jsonrpc::response(&self.id, &json!({"outcome": "declined"})),
+            (Some(ChoiceOf::Meta { questions }), End::Answers(answers)) => match self.of_kind("allow_once") {
+                Some(submit) => {
+                    let outcome = json!({"outcome": "selected", "optionId": submit});
+                    jsonrpc::response(&self.id, &json!({"outcome": outcome, "answers": by(questions, "", answers)}))
+                }
+                None => self.permission(&Outcome::Cancelled),
+            },
+            (_, End::Option(id)) => self.permission(&Outcome::Selected { option_id: id }),
+            // `cancelled` would end the turn (report 5); it is the last resort.
+            (_, End::Refused(_)) => match self.of_kind("reject_once").or_else(|| self.of_kind("reject_always")) {
+                Some(id) => self.permission(&Outcome::Selected { option_id: id }),
+                None => self.permission(&Outcome::Cancelled),
+            },
+            (_, End::Cancelled | End::Answers(_)) => self.permission(&Outcome::Cancelled),
+        };
+        out.far(line);
+    }
+
+    fn permission(&self, outcome: &Outcome<'_>) -> Vec<u8> {
+        #[derive(serde::Serialize)]
+        struct Answer<'a> {
+            outcome: &'a Outcome<'a>,
+        }
+        jsonrpc::response(&self.id, &Answer { outcome })
+    }
+
+    fn of_kind(&self, kind: &str) -> Option<&str> {
+        self.options.iter().find(|o| o.kind == kind).map(|o| o.id.as_str())
+    }
+}
+
+/// An agent's questions with every member that Claude's have.
+fn as_claude_asks(questions: &Value) -> Value {
+    let list = questions.as_array().into_iter().flatten().map(|question| {
+        let string = |name: &str| question.get(name).and_then(Value::as_str);
+        let options: Vec<Value> = question
+            .get("options")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(|option| match option.as_str() {
+                Some(label) => json!({"label": label, "description": ""}),
+                None => json!({
+                    "label": option.get("label").or_else(|| option.get("name")).cloned().unwrap_or_default(),
+                    "description": option.get("description").and_then(Value::as_str).unwrap_or_default(),
+                }),
+            })
+            .collect();
+        json!({
+            "question": string("question").unwrap_or_default(),
+            "header": string("header").unwrap_or("Question"),
+            "options": options,
+            "multiSelect": question.get("multiSelect").and_then(Value::as_bool).unwrap_or_default(),
+        })
+    });
+    Value::Array(list.collect())
+}
+
+/// Answers by another member of their questions, or without one by their place.
+fn by(questions: &Value, member: &str, answers: &Map<String, Value>) -> Map<String, Value> {
+    let list = questions.as_array().into_iter().flatten().enumerate();
+    list.filter_map(|(n, question)| {
+        let key = question.get(member).and_then(Value::as_str).map_or_else(|| n.to_string(), ToOwned::to_owned);
+        Some((key, answers.get(question.get("question")?.as_str()?)?.clone()))
+    })
+    .collect()
+}
+
+fn as_list(answer: &Value) -> Value {
+    match answer {
+        Value::Array(_) => answer.clone(),
+        one => json!([one]),
+    }
+}
+
+/// What an "always" of the host's would grant: this tool, for this session.
+fn suggestions(one: &ToolUse) -> Value {
+    let rule = match (one.name.as_str(), one.input.get("command").and_then(Value::as_str)) {
+        ("Bash", Some(command)) => json!({"toolName": "Bash", "ruleContent": command}),
+        (name, _) => json!({"toolName": name}),
+    };
+    json!([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
+}
+
+/// Whether a permission is in truth a question with choices (quirk 10).
+fn choice_of(call: &RawValue, options: &[Choice], _meta: Raw<'_>) -> Option<ChoiceOf> {
+    let call: Value = serde_json::from_str(call.get()).ok()?;
+    let meta = call.get("_meta");
+    if meta.and_then(|m| m.get("qwenInteractionKind")).and_then(Value::as_str) == Some("user_question") {
+        let questions = meta.and_then(|m| m.get("qwenQuestions")).filter(|q| q.is_array()).cloned();
+        return questions.map(|questions| ChoiceOf::Meta { questions });
+    }
+    // Kimi: `q0_opt_1`, `q0_skip`.
+    let is_answer = |id: &str| {
+        id.strip_prefix('q')
+            .and_then(|rest| rest.split_once('_'))
+            .is_some_and(|(number, rest)| number.parse::<u32>().is_ok() && (rest.starts_with("opt_") || rest == "skip"))
+    };
+    if options.is_empty() || !options.iter().all(|o| is_answer(&o.id)) {
+        return None;
+    }
+    let first = call.pointer("/content/0/content/text").or_else(|| call.get("title"));
+    let question = first.and_then(Value::as_str).unwrap_or("?").to_owned();
+    Some(ChoiceOf::Options { question })
+}

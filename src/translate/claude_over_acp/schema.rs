@@ -1,0 +1,121 @@
+//! Structured output: `--json-schema` and `initialize.jsonSchema`.
+//!
+//! Keeps: the answer is taken only if it meets the schema; if it does not, the agent is told what is wrong and may mend it a
+//! few times, in the same turn of the host; else the turn fails as Claude's does.
+
+use serde_json::Value;
+
+use super::ClaudeOverAcp;
+use super::turn::Finish;
+use crate::translate::Actions;
+use crate::wire::acp_client::PromptBlock;
+
+/// How often the agent may mend its answer.
+const MENDS: u32 = 3;
+
+impl ClaudeOverAcp {
+    /// What the agent is told before its first prompt.
+    pub(super) fn schema_instruction(&self) -> Option<String> {
+        self.host.json_schema.as_ref().map(|schema| {
+            format!(
+                "When your work is done, end your answer with one JSON value that meets this JSON schema, in a fenced block marked \
+                 json, and write nothing after it.\n\n{schema}"
+            )
+        })
+    }
+
+    /// Checks the answer; true: the agent was asked to mend it, and the turn goes on.
+    pub(super) fn mend_structured_output(&mut self, out: &mut Actions) -> bool {
+        let Some(schema) = self.host.json_schema.clone() else { return false };
+        let Some(turn) = &mut self.turn else { return false };
+        if turn.interrupted
+            || turn.structured.is_some()
+            || !matches!(&turn.finish, Some(Finish::Stop(why)) if why == "end_turn")
+        {
+            return false;
+        }
+        let problem = match last_json(&turn.text) {
+            None => "no JSON was found in it".to_owned(),
+            Some(value) => match problem(&schema, &value) {
+                None => {
+                    turn.structured = Some(value);
+                    return false;
+                }
+                Some(problem) => problem,
+            },
+        };
+        if turn.mended >= MENDS {
+            turn.finish = Some(Finish::NoSchema(format!(
+                "Failed to provide valid structured output after {} attempts: {problem}",
+                MENDS + 1
+            )));
+            return false;
+        }
+        turn.mended += 1;
+        turn.finish = None;
+        turn.blocks = vec![PromptBlock::Text {
+            text: format!(
+                "Your answer does not meet the JSON schema: {problem}. Answer again with only one JSON value that meets this \
+                 schema, in a fenced block marked json.\n\n{schema}"
+            ),
+        }];
+        self.send_prompt(out);
+        true
+    }
+}
+
+/// What is wrong with a value; `None`: nothing.
+fn problem(schema: &Value, value: &Value) -> Option<String> {
+    match jsonschema::validator_for(schema) {
+        Ok(validator) => {
+            validator.validate(value).err().map(|error| format!("{error} at {:?}", error.instance_path().to_string()))
+        }
+        Err(error) => Some(format!("the schema itself is not valid: {error}")),
+    }
+}
+
+/// The last JSON object or array of a text.
+fn last_json(text: &str) -> Option<Value> {
+    if let Ok(value) = serde_json::from_str(text.trim()) {
+        return Some(value);
+    }
+    // From each opening brace, the outermost first; the last value that parses counts.
+    let mut found = None;
+    let mut at = 0;
+    while let Some(offset) = text[at..].find(['{', '[']) {
+        let start = at + offset;
+        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => {
+                at = start + values.byte_offset();
+                found = Some(value);
+            }
+            _ => at = start + 1,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_last_value_counts_wherever_it_stands() {
+        assert_eq!(last_json("{\"a\":1}"), Some(json!({"a": 1})));
+        assert_eq!(
+            last_json("first {\"a\":1}, then\n```json\n{\"a\": [1, {\"b\": 2}]}\n```"),
+            Some(json!({"a": [1, {"b": 2}]}))
+        );
+        assert_eq!(last_json("[x] and {nothing}"), None);
+    }
+
+    #[test]
+    fn a_value_that_does_not_meet_the_schema_is_told_what_is_wrong() {
+        let schema = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "number"}}});
+        assert_eq!(problem(&schema, &json!({"a": 1})), None);
+        assert!(problem(&schema, &json!({})).is_some_and(|p| p.contains('a')));
+        assert!(problem(&json!({"type": 7}), &json!({})).is_some_and(|p| p.contains("schema")));
+    }
+}

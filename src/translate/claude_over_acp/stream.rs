@@ -1,0 +1,247 @@
+//! Text, thoughts and calls as messages of the Messages API.
+//!
+//! Owns the message that is being written. Keeps: the pieces of a block, joined, are the agent's bytes; a block is
+//! written once whole (`assistant`) and, if the host wants partial messages, before that piece by piece (`stream_event`),
+//! in the order of the real one: start, deltas, the whole block, stop (stream-json-hosts.md, section 1.5). No line comes
+//! near the 1 MiB at which hosts give up (rule 4): a block that grows too large is followed by another.
+
+use std::sync::Arc;
+
+use super::ClaudeOverAcp;
+use super::render::ToolUse;
+use crate::translate::{Action, Actions, Chunk, ChunkForm, ChunkKind};
+use crate::wire::stream_json_agent::{
+    self as say, Assistant, Block, Delta, EmptyMessage, MessageDelta, StreamEvent, Usage,
+};
+
+/// Bytes of a block before the next one begins; escaping at most doubles common text.
+const BLOCK_LIMIT: usize = 256 * 1024;
+
+/// Bytes of the answer that `result` repeats.
+pub(super) const RESULT_LIMIT: usize = 400 * 1024;
+
+/// The message that is being written.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    message: Option<Message>,
+}
+
+#[derive(Debug)]
+struct Message {
+    id: Arc<str>,
+    /// The agent's `messageId`.
+    agent_id: Option<String>,
+    next_index: u32,
+    open: Option<OpenBlock>,
+    has_calls: bool,
+}
+
+#[derive(Debug)]
+struct OpenBlock {
+    kind: ChunkKind,
+    index: u32,
+    text: String,
+}
+
+impl Stream {
+    /// Calls of one message are being shown; their results have not begun.
+    pub(super) fn is_in_calls(&self) -> bool {
+        self.message.as_ref().is_some_and(|m| m.has_calls)
+    }
+}
+
+impl ClaudeOverAcp {
+    /// A piece of text or thoughts.
+    pub(super) fn say(&mut self, kind: ChunkKind, agent_id: Option<&str>, piece: &str, out: &mut Actions) {
+        if piece.is_empty() {
+            return;
+        }
+        // Another message begins: the agent says so, or calls were made since.
+        let other = self.stream.message.as_ref().is_some_and(|m| {
+            m.has_calls || (agent_id.is_some() && m.agent_id.is_some() && m.agent_id.as_deref() != agent_id)
+        });
+        if other {
+            self.end_message("end_turn", out);
+        }
+        let full = self
+            .stream
+            .message
+            .as_ref()
+            .and_then(|m| m.open.as_ref())
+            .is_some_and(|b| b.kind != kind || b.text.len() >= BLOCK_LIMIT);
+        if full {
+            self.end_block(out);
+        }
+        self.begin_message(agent_id, out);
+        let partial = self.set.options.partial;
+        let session_id: Arc<str> = self.set.session_id.as_str().into();
+        let uuid = if partial { self.uuid() } else { String::new() };
+        let begun = self.begin_block(kind, out);
+        let Some(message) = &mut self.stream.message else { return };
+        let Some(block) = &mut message.open else { return };
+        debug_assert!(begun == block.text.is_empty());
+        block.text.push_str(piece);
+        if partial {
+            out.push(Action::Chunk(Chunk {
+                session_id,
+                kind,
+                message_id: Some(message.id.clone()),
+                text: piece.to_owned(),
+                form: ChunkForm::StreamEvent { index: block.index, uuid },
+            }));
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.spoke = true;
+            if kind == ChunkKind::Message {
+                turn.answer(piece);
+            }
+        }
+    }
+
+    /// Opens a message if none is open.
+    fn begin_message(&mut self, agent_id: Option<&str>, out: &mut Actions) {
+        if let Some(message) = &mut self.stream.message {
+            if message.agent_id.is_none() {
+                message.agent_id = agent_id.map(ToOwned::to_owned);
+            }
+            return;
+        }
+        let id: Arc<str> = format!("msg_{}", self.uuid().replace('-', "")).into();
+        if let Some(turn) = &mut self.turn {
+            turn.message_begins();
+        }
+        let model = self.agent.model();
+        self.event(
+            &StreamEvent::MessageStart {
+                message: EmptyMessage {
+                    id: &id,
+                    r#type: "message",
+                    role: "assistant",
+                    model: &model,
+                    content: [],
+                    stop_reason: None,
+                    stop_sequence: None,
+                    usage: Usage::default(),
+                },
+            },
+            out,
+        );
+        self.stream.message = Some(Message {
+            id,
+            agent_id: agent_id.map(ToOwned::to_owned),
+            next_index: 0,
+            open: None,
+            has_calls: false,
+        });
+    }
+
+    /// Opens a block of this kind if none is open; true if it did.
+    fn begin_block(&mut self, kind: ChunkKind, out: &mut Actions) -> bool {
+        let Some(message) = &mut self.stream.message else { return false };
+        if message.open.is_some() {
+            return false;
+        }
+        let index = message.next_index;
+        message.next_index += 1;
+        message.open = Some(OpenBlock { kind, index, text: String::new() });
+        let content_block = match kind {
+            ChunkKind::Message => Block::Text { text: "" },
+            ChunkKind::Thought => Block::Thinking { thinking: "", signature: "" },
+        };
+        self.event(&StreamEvent::ContentBlockStart { index, content_block }, out);
+        true
+    }
+
+    /// Ends the open block: it is written whole.
+    pub(super) fn end_block(&mut self, out: &mut Actions) {
+        let Some(message) = &mut self.stream.message else { return };
+        let Some(block) = message.open.take() else { return };
+        let id = message.id.clone();
+        let content = match block.kind {
+            ChunkKind::Message => Block::Text { text: &block.text },
+            ChunkKind::Thought => Block::Thinking { thinking: &block.text, signature: "" },
+        };
+        self.whole(&id, content, out);
+        self.event(&StreamEvent::ContentBlockStop { index: block.index }, out);
+    }
+
+    /// A call: a block of the message that led to it.
+    pub(super) fn call(&mut self, call: &ToolUse, out: &mut Actions) {
+        self.end_block(out);
+        self.begin_message(None, out);
+        let Some(message) = &mut self.stream.message else { return };
+        let (id, index) = (message.id.clone(), message.next_index);
+        message.next_index += 1;
+        message.has_calls = true;
+        if self.set.options.partial {
+            let empty = serde_json::Map::new();
+            let content_block = Block::ToolUse { id: &call.id, name: &call.name, input: &empty };
+            self.event(&StreamEvent::ContentBlockStart { index, content_block }, out);
+            // A map of JSON values can always be written as JSON.
+            let input = serde_json::to_string(&call.input).unwrap_or_default();
+            let delta = Delta::InputJsonDelta { partial_json: &input };
+            self.event(&StreamEvent::ContentBlockDelta { index, delta }, out);
+        }
+        self.whole(&id, Block::ToolUse { id: &call.id, name: &call.name, input: &call.input }, out);
+        self.event(&StreamEvent::ContentBlockStop { index }, out);
+        if let Some(turn) = &mut self.turn {
+            turn.spoke = true;
+            turn.calls_since_message = true;
+            turn.text.clear();
+        }
+    }
+
+    /// Ends the message.
+    pub(super) fn end_message(&mut self, stop_reason: &'static str, out: &mut Actions) {
+        self.end_block(out);
+        let Some(message) = self.stream.message.take() else { return };
+        let stop_reason = if message.has_calls { "tool_use" } else { stop_reason };
+        let delta = MessageDelta { stop_reason, stop_sequence: None };
+        self.event(&StreamEvent::MessageDelta { delta, usage: Usage::default() }, out);
+        self.event(&StreamEvent::MessageStop, out);
+    }
+
+    /// Whether the open message has calls: a result ends it.
+    pub(super) fn end_message_of_calls(&mut self, out: &mut Actions) {
+        if self.stream.message.as_ref().is_some_and(|m| m.has_calls) {
+            self.end_message("tool_use", out);
+        }
+    }
+
+    fn whole(&mut self, message_id: &str, block: Block<'_>, out: &mut Actions) {
+        let uuid = self.uuid();
+        let model = self.agent.model();
+        let line = say::assistant(&Assistant {
+            message_id,
+            model: &model,
+            block,
+            usage: self.turn.as_ref().and_then(|t| t.usage).unwrap_or_default(),
+            session_id: &self.set.session_id,
+            uuid: &uuid,
+            error: None,
+        });
+        out.near(line);
+    }
+
+    /// A message of diglot's own: one block of text.
+    pub(super) fn say_whole(&mut self, text: &str, error: Option<&'static str>, out: &mut Actions) {
+        self.end_message("end_turn", out);
+        let (id, uuid) = (format!("msg_{}", self.uuid().replace('-', "")), self.uuid());
+        out.near(say::assistant(&Assistant {
+            message_id: &id,
+            model: "<synthetic>",
+            block: Block::Text { text },
+            usage: Usage::default(),
+            session_id: &self.set.session_id,
+            uuid: &uuid,
+            error,
+        }));
+    }
+
+    fn event(&mut self, event: &StreamEvent<'_>, out: &mut Actions) {
+        if self.set.options.partial {
+            let uuid = self.uuid();
+            out.near(say::stream_event(&self.set.session_id, &uuid, event));
+        }
+    }
+}

@@ -5,7 +5,9 @@
 //! within milliseconds.
 
 mod acp;
+pub mod claude;
 pub mod mappings;
+mod mcp_relay;
 mod style;
 mod try_;
 
@@ -70,11 +72,16 @@ struct Cli {
 enum Command {
     Acp(acp::AcpArgs),
     Try(try_::TryArgs),
+    /// Be `claude` for a program that drives it, and let an ACP agent do the work
+    #[command(disable_help_flag = true)]
+    Claude(DemoArgs),
     /// Show what becomes of each word of the protocols
     Mappings(MappingsArgs),
     /// Plays a scripted agent that speaks Claude's stream-json
     #[command(hide = true, disable_help_flag = true)]
     DemoAgent(DemoArgs),
+    #[command(hide = true)]
+    McpRelay(mcp_relay::McpRelayArgs),
 }
 
 #[derive(Debug, Args)]
@@ -116,6 +123,15 @@ impl CliError {
 /// Runs the command that the arguments ask for and gives the process's exit code.
 #[must_use]
 pub fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    // `claude`'s command line is its own: nothing of diglot's may be read into it.
+    if let Some(agent) = claude::by_name(&name.to_string_lossy()) {
+        return claude::main(arguments, agent);
+    }
+    if arguments.next().is_some_and(|first| first == "claude") {
+        return claude::main(arguments, None);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -130,7 +146,12 @@ pub fn main() -> ExitCode {
     if let Command::DemoAgent(args) = cli.command {
         return agents::demo::run(args.args);
     }
-    match run(cli) {
+    // Neither has the pipe, which an agent starts in any folder and at any time.
+    let result = match cli.command {
+        Command::McpRelay(args) => mcp_relay::run(&args),
+        _ => run(cli),
+    };
+    match result {
         Ok(code) => code,
         Err(error) => {
             complain(&error.to_string());
@@ -152,6 +173,9 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Try(args) => try_::run(args, log.as_deref(), &config, &cwd),
         Command::Mappings(args) => show_mappings(args),
         Command::DemoAgent(args) => Ok(agents::demo::run(args.args)),
+        // Only behind a flag of diglot's, which it does not take.
+        Command::Claude(args) => Ok(claude::main(args.args, None)),
+        Command::McpRelay(args) => mcp_relay::run(&args),
     }
 }
 

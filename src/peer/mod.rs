@@ -5,5 +5,6 @@
 pub mod child;
 pub mod guard;
 pub mod reader;
+pub mod relay;
 pub mod sink;
 pub mod stdio;

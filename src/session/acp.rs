@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::near::{self, NearQueue, Out};
-use super::registry::{MAILBOX, Mailbox, Registry};
+use super::registry::{MAILBOX, Mail, Mailbox, Registry};
 use super::task::SessionTask;
 use crate::mappings::{AgentProfile, Mappings};
 use crate::peer::stdio;
@@ -187,7 +187,7 @@ impl Connection {
     /// A session takes its mail at once unless its editor asks thousands of things and reads no answer; then this waits.
     async fn deliver(&self, mailbox: &Mailbox, line: Bytes) {
         // A session that has just ended has answered everything it was asked.
-        if mailbox.send(line).await.is_err() {
+        if mailbox.send(Mail::Near(line)).await.is_err() {
             self.note("a line for a session that has just ended");
         }
     }
@@ -219,6 +219,7 @@ impl Connection {
             near: self.near.clone(),
             launch: self.launch.clone(),
             trace: self.options.trace.clone(),
+            outside: None,
         };
         let registry = self.registry.clone();
         self.sessions.spawn(async move {

@@ -3,13 +3,19 @@
 //! | file | what it does |
 //! |---|---|
 //! | `acp` | a connection of an editor: reads its lines, finds their session, ends in order |
+//! | `host` | a host's connection: the same for `diglot claude` |
 //! | `near` | the one ordered, bounded queue to the editor |
 //! | `registry` | the live sessions: id → mailbox |
 //! | `task` | one session: its translator, its process, its timers |
 //! | `files` | what may be read for a preview |
+//! | `store` | which session of an agent is which session of a host |
+//! | `printer` | what stdout gets in each output format |
 
 pub mod acp;
 mod files;
+pub mod host;
 mod near;
+pub mod printer;
 mod registry;
+pub mod store;
 mod task;

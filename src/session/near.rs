@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
+use super::printer::Printer;
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::Chunk;
 use crate::wire::frame::write_line;
@@ -122,18 +123,36 @@ pub(super) fn spawn<W>(io: W, trace: Trace) -> (NearQueue, tokio::task::JoinHand
 where
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    spawn_printing(io, trace, None)
+}
+
+/// The same for a reader that wants the lines in another form.
+pub(super) fn spawn_printing<W>(
+    io: W,
+    trace: Trace,
+    printer: Option<Printer>,
+) -> (NearQueue, tokio::task::JoinHandle<()>)
+where
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let (sender, receiver) = mpsc::channel(QUEUE);
     let room = Arc::new(Semaphore::new(ROOM as usize));
     let queue = NearQueue { sender, room: room.clone() };
     let task = tokio::spawn(async move {
-        serve(io, receiver, &room, trace).await;
+        serve(io, receiver, &room, trace, printer).await;
         // Whoever waits for room learns that there will be none.
         room.close();
     });
     (queue, task)
 }
 
-async fn serve<W: AsyncWrite + Unpin>(mut io: W, mut queue: mpsc::Receiver<Entry>, room: &Semaphore, trace: Trace) {
+async fn serve<W: AsyncWrite + Unpin>(
+    mut io: W,
+    mut queue: mpsc::Receiver<Entry>,
+    room: &Semaphore,
+    trace: Trace,
+    mut printer: Option<Printer>,
+) {
     let mut waiting = Vec::with_capacity(QUEUE);
     let mut bytes = Vec::new();
     while queue.recv_many(&mut waiting, QUEUE).await > 0 {
@@ -151,7 +170,10 @@ async fn serve<W: AsyncWrite + Unpin>(mut io: W, mut queue: mpsc::Receiver<Entry
                 Out::Chunk(chunk) => chunk.to_line(),
             };
             trace.line(Wire::Near, Dir::Out, None, &line);
-            write_line(&mut bytes, &line);
+            match &mut printer {
+                None => write_line(&mut bytes, &line),
+                Some(printer) => bytes.extend(printer.line(line).unwrap_or_default()),
+            }
             if bytes.len() >= BATCH {
                 if !flush(&mut io, &mut bytes).await {
                     return;
@@ -163,6 +185,10 @@ async fn serve<W: AsyncWrite + Unpin>(mut io: W, mut queue: mpsc::Receiver<Entry
             return;
         }
         room.add_permits(taken);
+    }
+    if let Some(end) = printer.and_then(|mut printer| printer.finish()) {
+        bytes.extend(end);
+        flush(&mut io, &mut bytes).await;
     }
 }
 
@@ -189,7 +215,7 @@ async fn flush<W: AsyncWrite + Unpin>(io: &mut W, bytes: &mut Vec<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translate::ChunkKind;
+    use crate::translate::{ChunkForm, ChunkKind};
     use tokio::io::AsyncReadExt as _;
 
     fn chunk(message: &str, text: &str) -> Out {
@@ -198,6 +224,7 @@ mod tests {
             kind: ChunkKind::Message,
             message_id: Some(message.into()),
             text: text.into(),
+            form: ChunkForm::Acp,
         })
     }
 

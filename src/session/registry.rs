@@ -12,8 +12,19 @@ use tokio::sync::mpsc;
 /// Lines that may wait for a session. It takes them at once, so they wait only while its process is being started.
 pub(super) const MAILBOX: usize = 256;
 
-/// The way to one session: lines of the editor.
-pub(super) type Mailbox = mpsc::Sender<Bytes>;
+/// What comes to a session from outside of its process.
+#[derive(Debug)]
+pub(super) enum Mail {
+    /// A line of the near side.
+    Near(Bytes),
+    /// The user interrupts.
+    Interrupted,
+    /// Of the MCP relay; without a line the connection has ended.
+    Relay { conn: u64, server: Arc<str>, line: Option<Bytes> },
+}
+
+/// The way to one session.
+pub(super) type Mailbox = mpsc::Sender<Mail>;
 
 /// All sessions of a connection. Cheap to clone.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -22,6 +21,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::acp::{Launch, why};
 use super::files;
 use super::near::{Gone, NearQueue, Out, Place};
+use super::registry::Mail;
 use crate::peer::child::{Child, ChildControl, ChildExit, ChildInput, ChildOutput, ChildSpec, SpawnError};
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::{Action, Actions, Event, FarExit, FarSpec, FileContent, StartFailure, Stop, Timer, Translator};
@@ -64,12 +64,22 @@ const MUTE: Duration = Duration::from_secs(2);
 pub(super) struct SessionTask<T> {
     pub(super) translator: T,
     pub(super) session_id: Arc<str>,
-    pub(super) mailbox: mpsc::Receiver<Bytes>,
+    pub(super) mailbox: mpsc::Receiver<Mail>,
     /// Turns true when the editor is gone, however full the mailbox is.
     pub(super) closed: watch::Receiver<bool>,
     pub(super) near: NearQueue,
     pub(super) launch: Arc<Launch>,
     pub(super) trace: Trace,
+    /// What only a host's session has around it.
+    pub(super) outside: Option<Outside>,
+}
+
+/// What a host's session has around it.
+pub(super) struct Outside {
+    /// Keeps the agent's session id.
+    pub(super) remember: Box<dyn FnMut(String) + Send>,
+    /// A line for a connection of the MCP relay.
+    pub(super) relay: Box<dyn FnMut(u64, Vec<u8>) + Send>,
 }
 
 /// The far process that runs now.
@@ -98,6 +108,7 @@ struct State {
     roots: Vec<PathBuf>,
     near_gone: bool,
     ended: bool,
+    code: Option<u8>,
     /// When the agent was read last.
     last_batch: Option<Instant>,
     /// How many batches in a row came straight after the one before.
@@ -118,7 +129,7 @@ enum TimerKind {
 
 /// What the loop woke up for.
 enum Woke {
-    Mail(Option<Bytes>),
+    Mail(Option<Mail>),
     NearReady,
     NearGone,
     FarReady(bool),
@@ -129,9 +140,10 @@ enum Woke {
 }
 
 impl<T: Translator> SessionTask<T> {
-    /// Runs until the session is over.
-    pub(super) async fn run(mut self) {
+    /// Runs until the session is over; gives the exit code that its translator chose.
+    pub(super) async fn run(mut self) -> Option<u8> {
         let mut s = State::default();
+        self.handle(Event::Begin, &mut s).await;
         let mut timer = pin!(sleep_until(Instant::now() + Duration::from_secs(3600)));
         let mut armed = None;
         while !(s.ended && s.to_near.is_empty()) {
@@ -145,6 +157,7 @@ impl<T: Translator> SessionTask<T> {
             let woke = self.wait(&mut s, timer.as_mut(), armed.is_some()).await;
             self.act(woke, &mut s).await;
         }
+        s.code
     }
 
     async fn wait(&mut self, s: &mut State, timer: Pin<&mut tokio::time::Sleep>, armed: bool) -> Woke {
@@ -158,7 +171,10 @@ impl<T: Translator> SessionTask<T> {
         tokio::select! {
             biased;
             () = closed(&mut self.closed), if !*near_gone => Woke::NearGone,
-            mail = self.mailbox.recv(), if !*near_gone && to_near.len() < FLOOD => Woke::Mail(mail),
+            // A host that has closed stdin is still served what its relays ask.
+            mail = self.mailbox.recv(), if (!*near_gone || self.outside.is_some()) && to_near.len() < FLOOD => {
+                Woke::Mail(mail)
+            }
             place = place(&self.near, to_near.front()), if !to_near.is_empty() => match place {
                 Ok(place) => {
                     if let Some(out) = to_near.pop_front() {
@@ -178,7 +194,7 @@ impl<T: Translator> SessionTask<T> {
 
     async fn act(&mut self, woke: Woke, s: &mut State) {
         match woke {
-            Woke::Mail(Some(line)) => self.handle(Event::Near(&line), s).await,
+            Woke::Mail(Some(mail)) => self.mail(mail, s).await,
             Woke::Mail(None) | Woke::NearGone => self.near_gone(s).await,
             Woke::NearReady => self.send_near(s),
             Woke::FarReady(true) => send_far(s),
@@ -271,11 +287,23 @@ impl<T: Translator> SessionTask<T> {
         }
     }
 
+    async fn mail(&mut self, mail: Mail, s: &mut State) {
+        match mail {
+            Mail::Near(line) => self.handle(Event::Near(&line), s).await,
+            Mail::Interrupted => self.handle(Event::Interrupted, s).await,
+            Mail::Relay { conn, server, line } => {
+                self.handle(Event::Relay { conn, server: &server, line: line.as_deref() }, s).await;
+            }
+        }
+    }
+
     async fn near_gone(&mut self, s: &mut State) {
         // What the editor said before it went is heard first: each request gets its answer.
-        self.mailbox.close();
-        while let Ok(line) = self.mailbox.try_recv() {
-            self.handle(Event::Near(&line), s).await;
+        if self.outside.is_none() {
+            self.mailbox.close();
+        }
+        while let Ok(mail) = self.mailbox.try_recv() {
+            self.mail(mail, s).await;
         }
         if !s.near_gone {
             s.near_gone = true;
@@ -344,7 +372,25 @@ impl<T: Translator> SessionTask<T> {
                     Action::SetTimer(timer, after) => set_timer(s, TimerKind::Of(timer), after),
                     Action::ClearTimer(timer) => s.timers.retain(|(kind, _)| *kind != TimerKind::Of(timer)),
                     Action::Note(note) => self.trace.note(Some(&self.session_id), format_args!("{note}")),
+                    Action::Relay { conn, line } => {
+                        if let Some(outside) = &mut self.outside {
+                            (outside.relay)(conn, line);
+                        }
+                    }
+                    Action::Remember { agent_session } => {
+                        if let Some(outside) = &mut self.outside {
+                            (outside.remember)(agent_session);
+                        }
+                    }
+                    Action::Warn(text) => {
+                        // There is nobody left to tell when stderr is closed.
+                        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{text}\n"));
+                    }
                     Action::End => s.ended = true,
+                    Action::Exit(code) => {
+                        s.ended = true;
+                        s.code = Some(code);
+                    }
                 }
             }
             // Their room serves again.

@@ -1,0 +1,309 @@
+//! A host's connection: `diglot claude`.
+//!
+//! Owns stdin, stdout in the format that was asked for, the signals and the exit code. Keeps: the end of stdin is passed on
+//! and ends nothing by itself (rule 16 of the hosts); SIGTERM ends all at once with 143, SIGINT interrupts the turn (rule 17);
+//! when this returns, everything is written and no process is left.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::acp::{Launch, why};
+use super::near;
+use super::printer::{Format, Printer};
+use super::registry::{MAILBOX, Mail};
+use super::store::{SessionRecord, SessionStore};
+use super::task::{Outside, SessionTask};
+use crate::peer::relay::{Conn, Relay, RelayEvent, TOKEN};
+use crate::peer::stdio;
+use crate::trace::{Dir, Trace, Wire};
+use crate::translate::claude_over_acp::{ClaudeOverAcp, RelayCommand, Settings};
+use crate::translate::{Clock, IdSource};
+use crate::wire::frame::Frame;
+use crate::wire::jsonrpc::to_line;
+
+/// A host that has gone may still hold our stdout, but not for ever.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
+
+/// Lines that may wait for the relay's clients.
+const RELAYED: usize = 256;
+
+/// The exit code after SIGTERM.
+const TERMINATED: u8 = 143;
+
+/// What comes on stdin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Messages and control lines.
+    Stream,
+    /// Nothing: this is the one prompt.
+    Prompt(String),
+}
+
+/// What `diglot claude` serves.
+pub struct HostOptions {
+    /// The conversation.
+    pub settings: Settings,
+    /// How the agent is started.
+    pub launch: Launch,
+    /// What comes on stdin.
+    pub input: Input,
+    /// What stdout gets.
+    pub format: Format,
+    /// Where the agent's session is kept.
+    pub store: Option<SessionStore>,
+    /// Where both wires are recorded.
+    pub trace: Trace,
+}
+
+/// Ids and time as they are.
+#[derive(Debug)]
+pub struct Real {
+    start: std::time::Instant,
+}
+
+impl Default for Real {
+    fn default() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+}
+
+impl IdSource for Real {
+    fn uuid(&mut self) -> String {
+        uuid::Uuid::new_v4().to_string()
+    }
+}
+
+impl Clock for Real {
+    fn now_ms(&mut self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Serves the host until the conversation is over; gives the exit code.
+///
+/// Needs a tokio runtime with I/O and time.
+pub async fn run(options: HostOptions) -> u8 {
+    let HostOptions { mut settings, launch, input, format, store, trace } = options;
+    let printer = (format != Format::StreamJson).then(|| Printer::new(format));
+    let (near, mut writer) = near::spawn_printing(stdio::Stdout::open(), trace.clone(), printer);
+    let (mailbox, receiver) = mpsc::channel(MAILBOX);
+    let closed = watch::Sender::new(false);
+    let session_id: Arc<str> = settings.session_id.as_str().into();
+    let agent = settings.profile.name.clone();
+    let cwd = settings.cwd.clone();
+    let id = settings.session_id.clone();
+    let remember = move |agent_session: String| {
+        let Some(store) = &store else { return };
+        let kept = SessionRecord::new(&id, &agent, &agent_session, &cwd).and_then(|record| store.remember(&record));
+        if let Err(error) = kept {
+            tracing::warn!(%error, "the session cannot be resumed later");
+        }
+    };
+    // Only a host that speaks back can have MCP servers of its own.
+    let relay = match &input {
+        Input::Stream => open_relay(&mut settings),
+        Input::Prompt(_) => None,
+    };
+    let (to_clients, lines) = mpsc::channel(RELAYED);
+    let pump = relay.map(|relay| tokio::spawn(pump(relay, lines, mailbox.clone())));
+    let relayed = move |conn, line| {
+        if to_clients.try_send((conn, line)).is_err() {
+            tracing::warn!("an MCP client does not read; a message for it is lost");
+        }
+    };
+    let task = SessionTask {
+        translator: ClaudeOverAcp::new(settings),
+        session_id: session_id.clone(),
+        mailbox: receiver,
+        closed: closed.subscribe(),
+        near: near.clone(),
+        launch: Arc::new(launch),
+        trace: trace.clone(),
+        outside: Some(Outside { remember: Box::new(remember), relay: Box::new(relayed) }),
+    };
+    drop(near);
+    let mut session = tokio::spawn(task.run());
+    let mut signals = Signals::new();
+    let mut frames = match input {
+        Input::Stream => Some(stdio::frames()),
+        Input::Prompt(prompt) => {
+            let line = to_line(&serde_json::json!({
+                "type": "user",
+                "message": {"role": "user", "content": prompt},
+                "parent_tool_use_id": null,
+                "session_id": "",
+            }));
+            // The session has just begun, and its mailbox is empty.
+            let _ = mailbox.send(Mail::Near(line.into())).await;
+            closed.send_replace(true);
+            None
+        }
+    };
+    let mut written = false;
+    let code = loop {
+        let frame = async {
+            match &mut frames {
+                Some(frames) => frames.next_frame().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            frame = frame => match frame {
+                Some(Frame::Line(line)) => {
+                    trace.line(Wire::Near, Dir::In, Some(&session_id), &line);
+                    tokio::select! {
+                        sent = deliver(&mailbox, line) => if !sent { frames = None },
+                        signal = signals.next() => if let Signal::End = signal { break TERMINATED },
+                    }
+                }
+                Some(Frame::Noise(noise)) => {
+                    trace.noise(Wire::Near, Dir::In, Some(&session_id), &noise.bytes, why(noise.why));
+                    tracing::warn!("a line of the host's is left out: {}", noise.why);
+                }
+                None => {
+                    frames = None;
+                    closed.send_replace(true);
+                }
+            },
+            signal = signals.next() => match signal {
+                Signal::End => break TERMINATED,
+                Signal::Interrupt => {
+                    let _ = mailbox.try_send(Mail::Interrupted);
+                }
+            },
+            // The host no longer reads: there is nobody to work for.
+            _ = &mut writer, if !written => {
+                written = true;
+                if !session.is_finished() {
+                    break 1;
+                }
+            }
+            ended = &mut session => break match ended {
+                Ok(code) => code.unwrap_or(0),
+                Err(error) => {
+                    tracing::error!(%error, "the session failed");
+                    1
+                }
+            },
+        }
+    };
+    // Dropping a session drops its process, and with it the guard's lifeline.
+    session.abort();
+    if let Some(pump) = pump {
+        // Its folder goes with it.
+        pump.abort();
+        let _ = pump.await;
+    }
+    if !written && timeout(FLUSH_LIMIT, &mut writer).await.is_err() {
+        tracing::warn!("the host did not read everything that was said");
+    }
+    code
+}
+
+/// Opens the relay and says how it is started.
+fn open_relay(settings: &mut Settings) -> Option<Relay> {
+    let program = std::env::current_exe().ok()?.to_string_lossy().into_owned();
+    match Relay::open() {
+        Ok(relay) => {
+            settings.relay = Some(RelayCommand {
+                program,
+                args: vec!["mcp-relay".into(), format!("--socket={}", relay.path().display())],
+                env: vec![(TOKEN.to_owned(), relay.token().to_owned())],
+            });
+            Some(relay)
+        }
+        Err(error) => {
+            tracing::debug!(%error, "no relay");
+            None
+        }
+    }
+}
+
+/// Carries lines between the relay's connections and the session.
+async fn pump(mut relay: Relay, mut lines: mpsc::Receiver<(u64, Vec<u8>)>, mailbox: mpsc::Sender<Mail>) {
+    let mut open: HashMap<u64, (Conn, Arc<str>)> = HashMap::new();
+    loop {
+        let mail = tokio::select! {
+            Some((number, line)) = lines.recv() => {
+                if let Some((conn, _)) = open.get(&number) {
+                    relay.send(*conn, &line);
+                }
+                continue;
+            }
+            event = relay.next() => match event {
+                RelayEvent::Opened { conn, server } => {
+                    open.insert(conn.number(), (conn, server.into()));
+                    continue;
+                }
+                RelayEvent::Line { conn, line } => match open.get(&conn.number()) {
+                    Some((_, server)) => Mail::Relay { conn: conn.number(), server: server.clone(), line: Some(line) },
+                    None => continue,
+                },
+                RelayEvent::Closed { conn } => match open.remove(&conn.number()) {
+                    Some((_, server)) => Mail::Relay { conn: conn.number(), server, line: None },
+                    None => continue,
+                },
+            },
+        };
+        if mailbox.send(mail).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn deliver(mailbox: &mpsc::Sender<Mail>, line: Bytes) -> bool {
+    mailbox.send(Mail::Near(line)).await.is_ok()
+}
+
+/// What a signal means.
+enum Signal {
+    /// Stop the turn, end well.
+    Interrupt,
+    /// End now.
+    End,
+}
+
+struct Signals {
+    #[cfg(unix)]
+    signals: Vec<(bool, tokio::signal::unix::Signal)>,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let kinds = [(true, SignalKind::interrupt()), (false, SignalKind::terminate()), (false, SignalKind::hangup())];
+        Self { signals: kinds.into_iter().filter_map(|(soft, kind)| Some((soft, signal(kind).ok()?))).collect() }
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> Self {
+        Self {}
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) -> Signal {
+        std::future::poll_fn(|cx| {
+            for (soft, signal) in &mut self.signals {
+                if signal.poll_recv(cx).is_ready() {
+                    return std::task::Poll::Ready(if *soft { Signal::Interrupt } else { Signal::End });
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) -> Signal {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        Signal::Interrupt
+    }
+}

@@ -1,5 +1,5 @@
-// A model server on loopback that says what the prompt tells it to say. It owns the Messages API side of every interop
-// check: `POST /v1/messages` (server-sent events, or one JSON body when `stream` is not set) and `/v1/messages/count_tokens`.
+// A model server on loopback that says what the prompt tells it to say, in the four dialects that agents speak (model/): the
+// Messages API, chat completions, responses and Gemini, each as server-sent events or as one JSON body.
 // Invariant: a reply depends only on the request (the script in its last prompt, and how many replies that prompt has had),
 // so checks can run in any order against one server.
 //
@@ -9,7 +9,7 @@
 //
 //   %say TEXT           text, one delta for each word      (in TEXT: \n newline, \t tab, \\ backslash)
 //   %think TEXT         a thinking block, one delta for each word
-//   %call NAME JSON     a tool call with that input, streamed in pieces of 24 characters
+//   %call NAME JSON     a tool call with that input, streamed in pieces of 24 characters (names and inputs are the agent's own)
 //   %flood N            text of N deltas: "w0 w1 w2 …"
 //   %clock N            text of N deltas, each the monotonic clock in nanoseconds at which it was written
 //   %recall             text: the %label names of every prompt in the conversation, joined by spaces
@@ -26,17 +26,18 @@
 // A prompt without a script is answered "Hello from the model server."; a turn that outlives its script gets "Done.".
 // Requests without tools (session titles, summaries, suggestions) never run a script: they get a short fixed answer.
 //
-// A path prefix is a lane: a client given the base URL http://127.0.0.1:PORT/kills-3 shows up alone in
+// A path prefix is a lane: a client given the base URL http://127.0.0.1:PORT/kills-3 (or …/kills-3/v1) shows up alone in
 //   GET /kills-3/log    [{at_ms, tools, stream, model, prompt, reply, prompts, status, aborted}, …] in the order of arrival
 
 import http from 'node:http';
 import { fileURLToPath } from 'node:url';
+import { anthropic } from './model/anthropic.mjs';
+import { chat } from './model/chat.mjs';
+import { gemini } from './model/gemini.mjs';
+import { responses } from './model/responses.mjs';
 
 const FIXED = { none: 'Hello from the model server.', over: 'Done.', title: 'Interop conversation' };
-const ERROR_TYPES = {
-  400: 'invalid_request_error', 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error',
-  413: 'request_too_large', 429: 'rate_limit_error', 500: 'api_error', 529: 'overloaded_error',
-};
+const DIALECTS = [anthropic, chat, responses, gemini];
 const UNESCAPE = { '\\n': '\n', '\\t': '\t', '\\\\': '\\' };
 const unescape = (text) => text.replace(/\\[nt\\]/g, (pair) => UNESCAPE[pair]);
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -55,20 +56,23 @@ const isScripted = (text) => /^%[a-z]/m.test(text);
 /**
  * What a request asks for: the text of the prompt in force, how many replies that prompt has had (`reply`), and every
  * prompt of the conversation in order. A message that carries tool results is a prompt only if it also carries a script.
+ * Unless `plain`, a text without a script is no prompt once there is one with: most agents add messages of their own.
  */
-export function readConversation(messages) {
+export function readConversation(messages, plain = true) {
   const prompts = [];
   let reply = 0;
   for (const message of messages) {
     if (message.role === 'assistant') { reply += 1; continue; }
     if (message.role !== 'user') continue;
-    const spoken = spokenBlocks(message).filter((text) => !hasToolResult(message) || isScripted(text));
+    const ofOthers = hasToolResult(message) || (!plain && prompts.some(isScripted));
+    const spoken = spokenBlocks(message).filter((text) => !ofOthers || isScripted(text));
     if (spoken.length === 0) continue;
     prompts.push(...spoken);
     reply = 0;
   }
   // Prompts that the agent merged into one message are separate blocks of it: the last one is the one in force.
-  return { prompt: prompts.at(-1) ?? '', reply, prompts };
+  const last = prompts.at(-1) ?? '';
+  return { prompt: plain || isScripted(last) ? last : prompts.findLast(isScripted) ?? last, reply, prompts };
 }
 
 /** Cuts a script into replies, each a list of [word, rest] in order. */
@@ -166,23 +170,27 @@ export function startModelServer(port = 0) {
 
   async function answer(request, response, body) {
     const { pathname } = new URL(request.url, 'http://loopback');
-    const [, lane, route] = /^\/?(.*?)\/?((?:v1\/.*)|log)?$/.exec(pathname);
+    const [, lane, route] = /^\/?(.*?)\/?((?:v1(?:beta)?\/.*)|log|chat\/completions|responses|models(?:\/.*)?)?$/.exec(pathname);
     if (request.method === 'GET' && route === 'log') return json(response, 200, logs.get(lane) ?? []);
-    if (route === 'v1/messages/count_tokens') return json(response, 200, { input_tokens: Math.ceil(body.length / 4) });
-    if (route !== 'v1/messages' || request.method !== 'POST') {
-      return json(response, 404, { type: 'error', error: { type: 'not_found_error', message: 'this server only has /v1/messages' } });
+    const path = `/${route ?? ''}`;
+    for (const dialect of DIALECTS) {
+      const value = dialect.side(path, body);
+      if (value !== undefined) return json(response, 200, value);
     }
+    const dialect = request.method === 'POST' ? DIALECTS.find((one) => one.route(path)) : undefined;
+    if (dialect === undefined) return json(response, 404, anthropic.error(404, `this server has no ${request.method} ${path}`, run));
 
-    const asked = JSON.parse(body);
-    const conversation = readConversation(asked.messages ?? []);
-    const withTools = (asked.tools ?? []).length > 0;
+    const { messages, tools, streaming, model, fixed } = dialect.read(JSON.parse(body), path);
+    const conversation = readConversation(messages, dialect === anthropic);
+    const withTools = tools.length > 0;
     const replies = readScript(conversation.prompt);
     const scripted = withTools && isScripted(conversation.prompt);
-    const lines = !withTools ? [['say', FIXED.title]]
+    const lines = fixed !== undefined ? [['say', fixed.replaceAll('\\', '\\\\')]]
+      : !withTools ? [['say', FIXED.title]]
       : !scripted && conversation.reply === 0 ? [['say', FIXED.none]]
       : replies[conversation.reply] ?? [['say', FIXED.over]];
     const entry = {
-      at_ms: Number(process.hrtime.bigint() - started) / 1e6, tools: withTools, stream: asked.stream === true, model: asked.model,
+      at_ms: Number(process.hrtime.bigint() - started) / 1e6, tools: withTools, stream: streaming, model,
       prompt: conversation.prompt.slice(0, 400), reply: conversation.reply, prompts: conversation.prompts.length, status: 200, aborted: false,
     };
     if (!logs.has(lane)) logs.set(lane, []);
@@ -198,68 +206,64 @@ export function startModelServer(port = 0) {
       if (before < limit) {
         failures.set(key, before + 1);
         entry.status = status;
-        return json(response, status, {
-          type: 'error', error: { type: ERROR_TYPES[status] ?? 'api_error', message: `scripted failure ${status}` }, request_id: `req_${run}`,
-        });
+        return json(response, status, dialect.error(status, `scripted failure ${status}`, run));
       }
     }
 
     serial += 1;
-    const id = `msg_${run}_${serial}`;
     const ordinal = serial;
-    const steps = play(lines, conversation, (call) => `toolu_${run}_${ordinal}_${call}`);
+    const steps = play(lines, conversation, (call) => dialect.callId(run, ordinal, call));
     const stop = lines.find(([word]) => word === 'stop')?.[1]
       ?? (lines.some(([word]) => word === 'call') ? 'tool_use' : 'end_turn');
-    const usage = { input_tokens: 100, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 1 };
-    const message = { id, type: 'message', role: 'assistant', model: asked.model, content: [], stop_reason: null, stop_sequence: null, usage };
-    if (asked.stream === true) await stream(response, message, steps, stop, () => gone);
-    else await whole(response, message, steps, stop);
+    const reply = { id: `${run}_${ordinal}`, model, stop };
+    if (streaming) await stream(response, dialect.stream(reply), steps, () => gone);
+    else await whole(response, dialect, reply, steps);
   }
 
-  async function whole(response, message, steps, stop) {
+  async function whole(response, dialect, reply, steps) {
+    const blocks = [];
     for (const step of steps) {
-      if (step.open) message.content.push({ ...step.open });
+      if (step.open) blocks.push({ ...step.open });
       else if (step.pause) await wait(step.pause);
       else if (step.drop) return void response.destroy();
       else if (step.hang) return;
       else if (step.delta) {
-        const block = message.content.at(-1);
+        const block = blocks.at(-1);
         const { type, ...piece } = step.delta;
         if (type === 'input_json_delta') block.partial = (block.partial ?? '') + piece.partial_json;
         else for (const [key, value] of Object.entries(piece)) block[key] += value;
       } else if (step.close) {
-        const block = message.content.at(-1);
+        const block = blocks.at(-1);
         if (block.type === 'tool_use') { block.input = JSON.parse(block.partial ?? '{}'); delete block.partial; }
       }
     }
-    json(response, 200, { ...message, stop_reason: stop, usage: { ...message.usage, output_tokens: 7 } });
+    json(response, 200, dialect.whole({ ...reply, blocks }));
   }
 
-  async function stream(response, message, steps, stop, isGone) {
+  async function stream(response, dialect, steps, isGone) {
     response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', 'request-id': `req_${run}` });
-    const send = async (type, data) => {
-      if (!response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`) && !isGone()) {
-        // A client that reads slowly must not pile the reply up here.
-        await new Promise((done) => {
-          const go = () => { response.off('drain', go).off('close', go); done(); };
-          response.on('drain', go).on('close', go);
-        });
+    const send = async (events) => {
+      for (const { event, data } of events) {
+        const text = `${event === undefined ? '' : `event: ${event}\n`}data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`;
+        if (!response.write(text) && !isGone()) {
+          // A client that reads slowly must not pile the reply up here.
+          await new Promise((done) => {
+            const go = () => { response.off('drain', go).off('close', go); done(); };
+            response.on('drain', go).on('close', go);
+          });
+        }
       }
     };
-    await send('message_start', { message });
-    let index = -1;
-    let deltas = 0;
+    response.flushHeaders();
+    await send(dialect.begin());
     for (const step of steps) {
       if (isGone()) return;
-      if (step.open) { index += 1; await send('content_block_start', { index, content_block: step.open }); }
-      else if (step.delta) { deltas += 1; await send('content_block_delta', { index, delta: step.delta }); }
-      else if (step.close) await send('content_block_stop', { index });
-      else if (step.pause) await wait(step.pause);
+      if (step.pause) await wait(step.pause);
       else if (step.drop) return void response.destroy();
       else if (step.hang) return;
+      else await send(dialect.step(step));
     }
-    await send('message_delta', { delta: { stop_reason: stop, stop_sequence: null }, usage: { output_tokens: deltas } });
-    await send('message_stop', {});
+    await send(dialect.end());
     response.end();
   }
 

@@ -1,7 +1,7 @@
 // Installs the real programs that the interop checks drive, by name and exact version, under <target>/interop.
 // Safe and quick to run again: what is already there in the right version is left alone.
 //
-//   node setup.mjs             prints where everything is, as JSON
+//   node setup.mjs [all]       prints where everything is, as JSON; with `all`, installs the agents and hosts of the reverse half too
 //   DIGLOT_PEERS=DIR           another place for the programs (several checkouts can share one)
 //
 // Needs node, npm and python3 (with venv) on PATH.
@@ -44,13 +44,15 @@ export function npmInstall(folder, packages) {
   run('npm', ['install', '--no-audit', '--no-fund', '--no-save', '--loglevel=error'], folder);
 }
 
-function pipInstall(folder, packages) {
+/** Installs exact versions from PyPI into the virtual environment `folder`, unless they are there; `also` holds further requirements. */
+export function pipInstall(folder, packages, also = []) {
   const python = path.join(folder, 'bin/python');
   const stamp = path.join(folder, 'installed.json');
-  const wanted = JSON.stringify(packages);
+  const wanted = JSON.stringify(also.length === 0 ? packages : [packages, ...also]);
   if (isFile(stamp) && fs.readFileSync(stamp, 'utf8') === wanted) return;
+  fs.mkdirSync(path.dirname(folder), { recursive: true });
   if (!isFile(python)) run('python3', ['-m', 'venv', folder], path.dirname(folder));
-  run(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', ...Object.entries(packages).map(([name, version]) => `${name}==${version}`)], folder);
+  run(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', ...Object.entries(packages).map(([name, version]) => `${name}==${version}`), ...also], folder);
   fs.writeFileSync(stamp, wanted);
 }
 
@@ -83,6 +85,21 @@ export function setup() {
   };
 }
 
+/** Installs the packages of one agent or host {name, npm?, pypi?, also?}; resolves to its folder. */
+export function install(kind, { name, npm, pypi, also }) {
+  const folder = path.join(PEERS, kind, name);
+  if (npm) npmInstall(folder, npm);
+  if (pypi) pipInstall(folder, pypi, also);
+  return folder;
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  process.stdout.write(`${JSON.stringify(setup(), null, 2)}\n`);
+  const place = setup();
+  if (process.argv[2] === 'all') {
+    const { AGENTS } = await import('./agents/index.mjs');
+    const { HOSTS } = await import('./hosts/index.mjs');
+    place.agents = Object.fromEntries(AGENTS.filter((agent) => agent.name !== 'claude').map((agent) => [agent.name, install('agents', agent)]));
+    place.hosts = Object.fromEntries(HOSTS.map((host) => [host.name, install('hosts', host)]));
+  }
+  process.stdout.write(`${JSON.stringify(place, null, 2)}\n`);
 }

@@ -1,0 +1,18 @@
+// Grok Build. A refusal ends its turn as cancelled. Tells no output of commands that it approves by itself (`echo`).
+
+export const grok = {
+  name: 'grok',
+  npm: { '@xai-official/grok': '1.0.41' },
+  program: 'grok',
+  args: ['agent', '--no-leader', 'stdio'],
+  command: ({ bin }) => [bin('grok')],
+  // The addresses stand between `agent` and its own subcommand.
+  inserted: ({ url }) => ['--xai-api-base-url', `${url}/v1`, '--cli-chat-proxy-base-url', `${url}/v1`],
+  prepare: () => ({ XAI_API_KEY: 'xai-dummy', GROK_DISABLE_AUTOUPDATE: '1' }),
+  shell: (command) => ['run_terminal_command', { command, description: 'Runs it' }],
+  write: (file, content) => ['write', { file_path: file, content }],
+  edit: (file, before, after) => ['search_replace', { file_path: file, old_string: before, new_string: after }],
+  ask: (question, labels) => ['ask_user_question', { questions: [{ question, header: 'Choose', options: labels.map((label) => ({ label, description: label })), multiSelect: false }] }],
+  mcp: (server, tool) => `${server}__${tool}`,
+  lacks: {},
+};

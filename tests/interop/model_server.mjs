@@ -14,6 +14,7 @@
 //   %clock N            text of N deltas, each the monotonic clock in nanoseconds at which it was written
 //   %recall             text: the %label names of every prompt in the conversation, joined by spaces
 //   %count              text: the number of prompts in the conversation
+//   %results            text: what the calls of this prompt gave so far, each on lines of its own
 //   %label NAME         names this prompt for %recall; says nothing
 //   %pace MS            from here on, wait MS before each delta
 //   %pause MS           wait once
@@ -51,28 +52,34 @@ function spokenBlocks(message) {
     .filter((text) => text.trim() !== '' && !/^\[Request interrupted by user/.test(text.trim()));
 }
 const hasToolResult = (message) => Array.isArray(message.content) && message.content.some((block) => block.type === 'tool_result');
+const resultsOf = (message) => (hasToolResult(message) ? message.content : [])
+  .filter((block) => block.type === 'tool_result')
+  .map(({ content }) => (typeof content === 'string' ? content : (content ?? []).map((block) => block.text ?? `(${block.type})`).join('\n')));
 const isScripted = (text) => /^%[a-z]/m.test(text);
 
 /**
- * What a request asks for: the text of the prompt in force, how many replies that prompt has had (`reply`), and every
- * prompt of the conversation in order. A message that carries tool results is a prompt only if it also carries a script.
+ * What a request asks for: the text of the prompt in force, how many replies that prompt has had (`reply`), every
+ * prompt of the conversation in order, and what the calls of the prompt in force gave (`results`). A message that carries tool results is a prompt only if it also carries a script.
  * Unless `plain`, a text without a script is no prompt once there is one with: most agents add messages of their own.
  */
 export function readConversation(messages, plain = true) {
   const prompts = [];
+  let results = [];
   let reply = 0;
   for (const message of messages) {
+    if (message.role === 'user') results.push(...resultsOf(message));
     if (message.role === 'assistant') { reply += 1; continue; }
     if (message.role !== 'user') continue;
     const ofOthers = hasToolResult(message) || (!plain && prompts.some(isScripted));
     const spoken = spokenBlocks(message).filter((text) => !ofOthers || isScripted(text));
     if (spoken.length === 0) continue;
     prompts.push(...spoken);
+    results = [];
     reply = 0;
   }
   // Prompts that the agent merged into one message are separate blocks of it: the last one is the one in force.
   const last = prompts.at(-1) ?? '';
-  return { prompt: plain || isScripted(last) ? last : prompts.findLast(isScripted) ?? last, reply, prompts };
+  return { prompt: plain || isScripted(last) ? last : prompts.findLast(isScripted) ?? last, reply, prompts, results };
 }
 
 /** Cuts a script into replies, each a list of [word, rest] in order. */
@@ -111,6 +118,7 @@ function* play(lines, conversation, callId) {
       case 'think': yield* text('thinking', words(unescape(rest))); break;
       case 'flood': yield* text('text', Array.from({ length: Number(rest) }, (_, i) => `w${i} `)); break;
       case 'recall': yield* text('text', words(labels(conversation.prompts).join(' '))); break;
+      case 'results': yield* text('text', words(conversation.results.join('\n'))); break;
       case 'count': yield* text('text', [String(conversation.prompts.length)]); break;
       case 'clock':
         yield { open: { type: 'text', text: '' } };

@@ -1,15 +1,18 @@
 // Each agent by itself, without diglot: it starts offline, answers, and its tools run when they are allowed. When a check of a
 // host with this agent fails, these say whether the agent or the model server is to blame.
 
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { AGENTS, prepareAgent } from '../agents/index.mjs';
 import { RawEditor } from '../lib/raw.mjs';
 import { text, turn } from '../lib/seen.mjs';
 
 /** A prompt of these script lines that survives what agents put around a prompt. */
 const prompt = (...lines) => ['Please do this.', ...lines, 'Thank you.'].join('\n');
+const calc = path.join(path.dirname(fileURLToPath(import.meta.url)), '../agents/calc.mjs');
 const call = ([tool, input]) => `%call ${tool} ${JSON.stringify(input)}`;
 
-const agentCheck = (recipe, name, body) => ({
+const agentCheck = (recipe, name, body, { mcp = false } = {}) => ({
   name: `agents/${recipe.name}/${name}`,
   optional: true,
   async run({ sandbox, report, use }) {
@@ -17,6 +20,7 @@ const agentCheck = (recipe, name, body) => ({
     const editor = use(new RawEditor(sandbox));
     // Some leave late or never when their stdin ends; ending them is not what is checked here.
     editor.close = async () => { editor.child.stdin.end(); editor.child.kill('SIGKILL'); await editor.exited; sandbox.forgive = true; };
+    if (mcp) editor.newSession = () => editor.result('session/new', { cwd: sandbox.workspace, mcpServers: [{ name: 'calc', command: process.execPath, args: [calc], env: [] }] });
     await editor.start();
     if (recipe.mode) await editor.setMode(recipe.mode);
     await body({ sandbox, report, editor, recipe });
@@ -44,4 +48,9 @@ export const agentChecks = AGENTS.flatMap((recipe) => [
     const asked = editor.events.filter((event) => event.type === 'ask').length;
     report.note(`${asked} questions`);
   }),
+  ...(recipe.mcp ? [agentCheck(recipe, 'mcp', async ({ report, editor }) => {
+    const answer = await editor.prompt(prompt(call([recipe.mcp('calc', 'add'), { a: 2, b: 3 }]), '%next', '%results'));
+    report.stopped(answer, 'end_turn');
+    report.ok(text(turn(editor, answer.tag)).includes('The sum is 5.'), `what the model was told: ${text(turn(editor, answer.tag))}`);
+  }, { mcp: true })] : []),
 ]);

@@ -41,7 +41,7 @@ export const gemini = {
       messages: (asked.contents ?? []).map((content) => ({
         role: content.role === 'model' ? 'assistant' : 'user',
         content: (content.parts ?? []).map((one) => (one.functionResponse
-          ? { type: 'tool_result', tool_use_id: one.functionResponse.id } : { type: 'text', text: one.thought ? '' : one.text ?? '' })),
+          ? { type: 'tool_result', tool_use_id: one.functionResponse.id, content: JSON.stringify(one.functionResponse.response ?? '') } : { type: 'text', text: one.thought ? '' : one.text ?? '' })),
       })),
       tools: (asked.tools ?? []).flatMap((tool) => tool.functionDeclarations ?? []),
       streaming: method === 'streamGenerateContent', model,

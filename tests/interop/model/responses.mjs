@@ -28,7 +28,7 @@ export const responses = {
     const input = typeof asked.input === 'string' ? [{ role: 'user', content: asked.input }] : (asked.input ?? []);
     const messages = [];
     for (const one of input) {
-      if (/_call_output$/.test(one.type ?? '')) messages.push({ role: 'user', content: [{ type: 'tool_result', tool_use_id: one.call_id }] });
+      if (/_call_output$/.test(one.type ?? '')) messages.push({ role: 'user', content: [{ type: 'tool_result', tool_use_id: one.call_id, content: typeof one.output === 'string' ? one.output : JSON.stringify(one.output ?? '') }] });
       else if (one.role === 'user') messages.push({ role: 'user', content: texts(one.content) });
       // What the model said in one reply is several items here.
       else if (one.role !== 'system' && one.role !== 'developer' && messages.at(-1)?.role !== 'assistant') messages.push({ role: 'assistant', content: [] });

@@ -8,6 +8,7 @@
 //     --deadline SECONDS what a check may take (default 120); then it is stopped and counts as failed
 //     --retries N        run a failed check again, up to N times, and say so (default 0)
 //     --keep             keep the wire recordings of passing checks too
+//   HOST_CMD='["/path/to/diglot","claude"]'             what hosts drive (default: the same diglot, with `claude`)
 //   AGENT_CMD='["/path/to/agent","acp"]'                the agent (default: the newest built diglot, with `acp`)
 //   CLAUDE_CODE_EXECUTABLE, DIGLOT_PEERS                another claude; where the client programs are installed (setup.mjs)
 //
@@ -22,6 +23,7 @@ import { parseArgs } from 'node:util';
 import { AcpxEditor } from './clients/acpx.mjs';
 import { agentChecks } from './checks/agents.mjs';
 import { conversationChecks } from './checks/conversation.mjs';
+import { hostChecks } from './checks/hosts.mjs';
 import { killChecks } from './checks/kills.mjs';
 import { turnChecks } from './checks/turns.mjs';
 import { wireChecks } from './checks/wire.mjs';
@@ -44,6 +46,11 @@ export function agentCommand() {
   return [built[0], 'acp'];
 }
 
+/** The program that hosts drive in the place of claude, as argv. */
+function hostCommand() {
+  return process.env.HOST_CMD ? JSON.parse(process.env.HOST_CMD) : [agentCommand()[0], 'claude'];
+}
+
 /** Starts the model server in a process of its own; it ends with us. */
 export async function startServer() {
   const child = spawn(process.execPath, [path.join(here, 'model_server.mjs'), '0'], { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -61,7 +68,7 @@ function allChecks(place) {
     ...conversationChecks('ts', DrivenEditor, [process.execPath, path.join(here, 'clients/ts_sdk.mjs'), place.tsSdk]),
     ...conversationChecks('python', DrivenEditor, [place.python, path.join(here, 'clients/py_sdk.py')]),
     ...turnChecks, ...wireChecks, ...killChecks,
-    ...agentChecks,
+    ...agentChecks, ...hostChecks(hostCommand),
   ];
 }
 

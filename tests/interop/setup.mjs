@@ -85,8 +85,9 @@ export function setup() {
   };
 }
 
-/** Installs the packages of one agent or host {name, npm?, pypi?, also?}; resolves to its folder. */
+/** Installs the packages of one agent or host {name, npm?, pypi?, also?}; returns its folder. One without packages is in PEERS. */
 export function install(kind, { name, npm, pypi, also }) {
+  if (!npm && !pypi) return PEERS;
   const folder = path.join(PEERS, kind, name);
   if (npm) npmInstall(folder, npm);
   if (pypi) pipInstall(folder, pypi, also);
@@ -98,7 +99,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv[2] === 'all') {
     const { AGENTS } = await import('./agents/index.mjs');
     const { HOSTS } = await import('./hosts/index.mjs');
-    place.agents = Object.fromEntries(AGENTS.filter((agent) => agent.name !== 'claude').map((agent) => [agent.name, install('agents', agent)]));
+    place.agents = Object.fromEntries(AGENTS.map((agent) => [agent.name, install('agents', agent)]));
     place.hosts = Object.fromEntries(HOSTS.map((host) => [host.name, install('hosts', host)]));
   }
   process.stdout.write(`${JSON.stringify(place, null, 2)}\n`);

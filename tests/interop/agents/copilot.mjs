@@ -12,7 +12,6 @@ export const copilot = {
   shell: (command) => ['bash', { command, description: 'Runs it' }],
   write: (file, content) => ['create', { path: file, file_text: content }],
   edit: (file, before, after) => ['edit', { path: file, old_str: before, new_str: after }],
-  mcp: (server, tool) => `${server}-${tool}`,
   parallel: true,
-  lacks: {},
+  lacks: { mcp: 'offers no tools of the servers of a session when offline' },
 };

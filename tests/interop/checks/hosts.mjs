@@ -1,0 +1,376 @@
+// The reverse half: every host of hosts/ drives `diglot claude` with every agent of agents/ behind it, and must not notice that
+// it is not Claude Code. Names are hosts/AGENT/HOST/CHECK; the agent `claude` is the real Claude Code in the same place, which
+// says that the check itself is right. What a host or an agent cannot do is left out by name in its recipe (`lacks`).
+//
+//   HOST_CMD='["/path/to/diglot","claude"]'     the program under test; `--diglot-agent AGENT` is added
+
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { AGENTS, prepareAgent, program } from '../agents/index.mjs';
+import { HOSTS } from '../hosts/index.mjs';
+import { blocks, Host, messages, resultText, said } from '../lib/host.mjs';
+import { descendants, gone, kill, marked } from '../lib/procs.mjs';
+
+const tap = path.join(path.dirname(fileURLToPath(import.meta.url)), '../tap.mjs');
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const json = JSON.stringify;
+const task = (call) => `%call ${call[0]} ${json(call[1])}`;
+/** A prompt of these script lines that survives what agents put around a prompt. */
+const prompt = (...lines) => ['Please do this.', ...lines, 'Thank you.'].join('\n');
+
+/** The real Claude Code as one of the agents. */
+const claude = {
+  name: 'claude',
+  shell: (command) => ['Bash', { command, description: 'Runs it' }],
+  write: (file, content) => ['Write', { file_path: file, content }],
+  ask: (question, labels) => ['AskUserQuestion', { questions: [{ question, header: 'Choose', options: labels.map((label) => ({ label, description: label })), multiSelect: false }] }],
+  mcp: (server, tool) => `mcp__${server}__${tool}`,
+  models: ['claude-sonnet-4-5', 'claude-haiku-4-5'],
+  parallel: true,
+  lacks: {},
+};
+
+/** Makes the program under test startable as `claude`, with the agent behind it, and tells the drivers where it is. */
+function launcher(sandbox, agent, command) {
+  let argv = [sandbox.place.claude];
+  if (agent !== claude) {
+    const [file] = prepareAgent(sandbox, agent);
+    const folder = path.join(sandbox.home, '.config/diglot');
+    fs.mkdirSync(folder, { recursive: true });
+    fs.writeFileSync(path.join(folder, 'config.toml'), `[agents.${agent.name}]\ncommand = ${json(file)}\n`);
+    sandbox.env.DIGLOT_TRACE = path.join(sandbox.folder, 'trace-%p.ndjson');
+    argv = [...command, '--diglot-agent', agent.name];
+  }
+  sandbox.env.CLAUDE_UNDER_TEST = program(sandbox, 'claude', [process.execPath, tap, sandbox.wire, ...argv]);
+}
+
+/** The turn ended well; returns whether. */
+function well(report, result) {
+  return report.equal([result.subtype, result.is_error], ['success', false], `the result (${json(result.errors ?? result.result)?.slice(0, 300)})`);
+}
+
+/** Each call of the turn has exactly one result, after it. Returns the pairs {use, result}. */
+function paired(report, events) {
+  const uses = blocks(events, 'assistant', 'tool_use');
+  const results = blocks(events, 'user', 'tool_result');
+  report.equal(results.map((block) => block.tool_use_id).sort(), uses.map((block) => block.id).sort(), 'each tool_use has one tool_result');
+  return uses.map((use) => ({ use, result: results.find((block) => block.tool_use_id === use.id) }));
+}
+
+/** The first call of the turn that ran a command, with its result. */
+function command(report, events) {
+  const found = paired(report, events).find(({ use }) => use.name === 'Bash');
+  report.ok(found, `a Bash call among ${json(blocks(events, 'assistant', 'tool_use').map((use) => use.name))}`);
+  return found;
+}
+
+const asks = (host, from = 0) => host.events.slice(from).filter((event) => event.event === 'ask');
+const touch = (agent, name) => task(agent.shell(`touch ${name}`));
+
+/** name, [what host and agent must not lack], body({host, agent, sandbox, report, start}) */
+const CHECKS = [
+  ['one-shot', [], async ({ host, report }) => {
+    const ended = await host.once(prompt('%say Hello from one shot.'));
+    report.equal(ended.error, undefined, 'error of the conversation');
+    const all = messages(host.events);
+    const results = messages(host.events, 'result');
+    report.equal(results.length, 1, 'results');
+    well(report, results[0]);
+    report.equal(results[0].result, 'Hello from one shot.', 'result text');
+    report.equal(said(host.events), 'Hello from one shot.', 'text of the messages');
+    report.ok(UUID.test(results[0].session_id), `the session id is a UUID: ${results[0].session_id}`);
+    const init = all.find((message) => message.type === 'system' && message.subtype === 'init');
+    report.ok(init, 'there is a system/init');
+    report.equal(init?.session_id, results[0].session_id, 'session id of system/init');
+    for (const field of ['cwd', 'tools', 'mcp_servers', 'model', 'permissionMode', 'apiKeySource']) report.ok(init?.[field] !== undefined && init[field] !== null, `system/init has ${field}`);
+    report.ok(all.indexOf(init) < all.findIndex((message) => message.type === 'assistant'), 'system/init comes before the text');
+  }],
+
+  ['multi-turn', [], async ({ host, report }) => {
+    await host.open();
+    const first = await host.prompt(prompt('%label one', '%say First.'));
+    well(report, first);
+    report.equal(first.result, 'First.', 'first result');
+    const second = await host.prompt(prompt('%label two', '%recall'));
+    well(report, second);
+    report.equal(second.result, 'one two', 'prompts that the model saw');
+    report.equal(second.session_id, first.session_id, 'session id of the second turn');
+    report.equal(said(second.events), 'one two', 'text of the second turn');
+  }],
+
+  ['partials', [], async ({ host, report }) => {
+    await host.open({ partial: true });
+    const words = Array.from({ length: 200 }, (_, i) => `w${i}`).join(' ');
+    const result = await host.prompt(prompt(`%think First I think.`, `%say ${words}`));
+    well(report, result);
+    const streamed = messages(result.events, 'stream_event').map((message) => message.event);
+    const deltas = streamed.filter((event) => event.type === 'content_block_delta' && event.delta.type === 'text_delta').map((event) => event.delta.text);
+    report.ok(deltas.length > 1, `the text comes in pieces: ${deltas.length}`);
+    report.equal(deltas.join(''), words, 'joined pieces');
+    report.equal(said(result.events), words, 'text of the whole messages');
+    report.equal(result.result, words, 'result text');
+    const count = (type) => streamed.filter((event) => event.type === type).length;
+    report.equal(count('message_start'), count('message_stop'), 'each message_start has its message_stop');
+    report.equal(count('content_block_start'), count('content_block_stop'), 'each content_block_start has its content_block_stop');
+    let open;
+    for (const event of streamed) {
+      if (event.type === 'content_block_start') { report.equal(open, undefined, 'block open before the next starts'); open = event.index; }
+      if (event.type === 'content_block_delta') report.equal(event.index, open, 'index of a delta');
+      if (event.type === 'content_block_stop') { report.equal(event.index, open, 'index of a stop'); open = undefined; }
+    }
+  }],
+
+  ['allow', ['questions'], async ({ host, agent, sandbox, report }) => {
+    await host.open({ callback: true });
+    const result = await host.prompt(prompt(touch(agent, 'allowed.txt'), '%next', '%say Made it.'));
+    well(report, result);
+    const asked = asks(host);
+    report.equal(asked.length, 1, 'questions');
+    report.equal(asked[0]?.tool, 'Bash', 'tool asked about');
+    report.ok(asked[0]?.input.command?.includes('touch allowed.txt'), `the command asked about: ${json(asked[0]?.input)}`);
+    const ran = command(report, result.events);
+    report.ok(ran?.use.input.command?.includes('touch allowed.txt'), `the command of the call: ${json(ran?.use.input)}`);
+    if (asked[0]?.call) report.equal(asked[0].call, ran?.use.id, 'call asked about');
+    report.ok(!ran?.result?.is_error, `the call went well: ${json(ran?.result)}`);
+    report.equal(sandbox.read('allowed.txt'), '', 'allowed.txt');
+    report.ok(result.result.includes('Made it.'), `result text: ${result.result}`);
+  }],
+
+  ['edit', [], async ({ host, agent, sandbox, report }) => {
+    await host.open({ callback: true });
+    const result = await host.prompt(prompt(task(agent.write(sandbox.file('new.txt'), 'hello\nworld\n')), '%next', '%say Written.'));
+    well(report, result);
+    report.equal(sandbox.read('new.txt')?.trimEnd(), 'hello\nworld', 'new.txt');
+    const [{ use, result: gave } = {}] = paired(report, result.events);
+    report.ok(['Write', 'Edit'].includes(use?.name), `the call is a Write (or an Edit): ${use?.name}`);
+    report.ok(use?.input.file_path?.endsWith('new.txt'), `the file of the call: ${json(use?.input)}`);
+    if (use?.name === 'Write') report.equal(use.input.content.trimEnd(), 'hello\nworld', 'content of the call');
+    report.ok(!gave?.is_error, `the call went well: ${json(gave)}`);
+  }],
+
+  ['output', ['output'], async ({ host, agent, report }) => {
+    await host.open({ callback: true });
+    const result = await host.prompt(prompt(task(agent.shell('touch out.txt; printf "%s-%s\\n" seen here; exit 3')), '%next', '%say It failed.'));
+    well(report, result);
+    const ran = command(report, result.events);
+    report.ok(resultText(ran?.result ?? {}).includes('seen-here'), `the output in the result: ${json(ran?.result)}`);
+  }],
+
+  ['deny', ['questions'], async ({ host, agent, sandbox, report }) => {
+    host.decide = () => ({ behavior: 'deny', message: 'Not today, says the host.' });
+    await host.open({ callback: true });
+    const result = await host.prompt(prompt(touch(agent, 'denied.txt'), '%next', '%say Then not.'));
+    // Some agents end their turn with a refusal; for the host that is no failure.
+    well(report, result);
+    report.equal(sandbox.read('denied.txt'), null, 'denied.txt');
+    const ran = command(report, result.events);
+    report.ok(ran?.result?.is_error, `the call failed: ${json(ran?.result)}`);
+    report.ok(resultText(ran?.result ?? {}).includes('Not today, says the host.'), `the host's reason in the result: ${json(ran?.result)}`);
+    const next = await host.prompt(prompt('%say Go on.'));
+    well(report, next);
+    report.equal(next.result, 'Go on.', 'result of the next turn');
+  }],
+
+  ['changed-input', ['questions'], async ({ host, agent, sandbox, report }) => {
+    host.decide = (asked) => ({ behavior: 'allow', updatedInput: { ...asked.input, command: 'touch changed.txt' } });
+    await host.open({ callback: true });
+    const result = await host.prompt(prompt(touch(agent, 'original.txt'), '%next', '%say Done with it.'));
+    well(report, result);
+    report.equal(sandbox.read('original.txt'), null, 'original.txt');
+    const ran = command(report, result.events);
+    if (agent === claude) report.equal(sandbox.read('changed.txt'), '', 'changed.txt');
+    // ACP has no way to change a call: what the host did not allow must not run, and it is told.
+    else report.ok(ran?.result?.is_error, `the call failed: ${json(ran?.result)}`);
+  }],
+
+  ['two-questions', ['questions', 'parallel'], async ({ host, agent, sandbox, report }) => {
+    host.decide = () => undefined;
+    await host.open({ callback: true });
+    const child = (name) => task(['Agent', {
+      description: `Child ${name}`, subagent_type: 'general-purpose', run_in_background: false,
+      prompt: prompt(touch(agent, `${name}.txt`), '%next', `%say Child ${name} is done.`),
+    }]);
+    const lines = agent === claude ? [child('left'), child('right')] : [touch(agent, 'left.txt'), touch(agent, 'right.txt')];
+    const ending = host.prompt(prompt(...lines, '%next', '%say Both are there.'));
+    const first = await host.until((event) => event.event === 'ask');
+    const second = await host.until((event) => event.event === 'ask' && event !== first);
+    report.ok(first.input.command !== second.input.command, `two commands: ${json([first.input, second.input])}`);
+    // Both are open now. The one asked last is answered first.
+    host.reply(second, { behavior: 'allow', updatedInput: second.input });
+    host.reply(first, { behavior: 'allow', updatedInput: first.input });
+    const result = await ending;
+    well(report, result);
+    report.equal([sandbox.read('left.txt'), sandbox.read('right.txt')], ['', ''], 'left.txt and right.txt');
+  }],
+
+  ['choice', ['ask'], async ({ host, agent, report }) => {
+    host.decide = (asked) => ({ behavior: 'allow', updatedInput: asked.tool === 'AskUserQuestion' ? { ...asked.input, answers: { 'Which colour?': 'Green' } } : asked.input });
+    await host.open({ callback: true });
+    const result = await host.prompt(prompt(task(agent.ask('Which colour?', ['Red', 'Green'])), '%next', '%results'));
+    well(report, result);
+    const [asked] = asks(host);
+    report.equal(asked?.tool, 'AskUserQuestion', 'tool asked about');
+    report.equal(asked?.input.questions?.[0]?.question, 'Which colour?', 'question');
+    report.equal(asked?.input.questions?.[0]?.options?.map((option) => option.label), ['Red', 'Green'], 'choices');
+    report.ok(result.result.includes('Green') && !/Red"?\s*$/.test(result.result), `what the model was told: ${result.result}`);
+  }],
+
+  ['interrupt', [], async ({ host, report }) => {
+    await host.open({ partial: true });
+    const ending = host.prompt(prompt('%pace 20', '%flood 2000'));
+    await host.until((event) => event.message?.event?.delta?.type === 'text_delta');
+    await host.control('interrupt');
+    const result = await ending;
+    report.equal(result.subtype, 'error_during_execution', 'subtype of the result');
+    const next = await host.prompt(prompt('%say On we go.'));
+    well(report, next);
+    report.equal(next.result, 'On we go.', 'result of the next turn');
+  }],
+
+  ['interrupt-command', [], async ({ host, agent, sandbox, report }) => {
+    await host.open({ callback: true });
+    const ending = host.prompt(prompt(task(agent.shell('touch started.txt; tail -f /dev/null')), '%next', '%say Never.'));
+    for (let waited = 0; sandbox.read('started.txt') === null; waited += 50) {
+      if (waited > 30_000) throw new Error('the command did not start in 30 s');
+      await new Promise((done) => setTimeout(done, 50));
+    }
+    await host.control('interrupt');
+    const result = await ending;
+    report.equal(result.subtype, 'error_during_execution', 'subtype of the result');
+    paired(report, result.events);
+    const next = await host.prompt(prompt('%say On we go.'));
+    well(report, next);
+    report.equal(next.result, 'On we go.', 'result of the next turn');
+  }],
+
+  ['hook-deny', ['questions'], async ({ host, agent, sandbox, report }) => {
+    host.hook = () => ({ hookSpecificOutput: { hookEventName: 'PreToolUse', permissionDecision: 'deny', permissionDecisionReason: 'The hook says no.' } });
+    await host.open({ callback: true, hooks: ['PreToolUse'] });
+    const result = await host.prompt(prompt(touch(agent, 'hooked.txt'), '%next', '%say Then not.'));
+    well(report, result);
+    report.equal(sandbox.read('hooked.txt'), null, 'hooked.txt');
+    report.equal(asks(host).length, 0, 'questions to the callback');
+    const hooked = host.events.filter((event) => event.event === 'hook');
+    report.equal(hooked.map((event) => [event.name, event.input.tool_name]), [['PreToolUse', 'Bash']], 'hooks');
+    report.ok(hooked[0]?.input.tool_input?.command?.includes('touch hooked.txt'), `input of the hook: ${json(hooked[0]?.input.tool_input)}`);
+    const ran = command(report, result.events);
+    report.ok(ran?.result?.is_error && resultText(ran.result).includes('The hook says no.'), `the hook's reason in the result: ${json(ran?.result)}`);
+  }],
+
+  ['hooks-seen', [], async ({ host, agent, report }) => {
+    await host.open({ callback: true, hooks: ['PreToolUse', 'PostToolUse'] });
+    const result = await host.prompt(prompt(touch(agent, 'seen.txt'), '%next', '%say Made it.'));
+    well(report, result);
+    const hooked = host.events.filter((event) => event.event === 'hook');
+    report.equal(hooked.map((event) => [event.name, event.input.hook_event_name, event.input.tool_name]), [['PreToolUse', 'PreToolUse', 'Bash'], ['PostToolUse', 'PostToolUse', 'Bash']], 'hooks');
+    report.equal(hooked.map((event) => event.input.session_id), [result.session_id, result.session_id], 'session ids of the hooks');
+    report.ok(hooked[1]?.input.tool_response !== undefined, 'PostToolUse has the response');
+  }],
+
+  ['mcp-tool', ['mcp'], async ({ host, agent, report }) => {
+    await host.open({ callback: true, calc: true });
+    const result = await host.prompt(prompt(task([agent.mcp('calc', 'add'), { a: 2, b: 3 }]), '%next', '%results'));
+    well(report, result);
+    report.equal(host.events.filter((event) => event.event === 'called').map((event) => event.arguments), [{ a: 2, b: 3 }], 'calls of the host\'s tool');
+    report.ok(result.result.includes('The sum is 5.'), `what the model was told: ${result.result}`);
+    const [{ use, result: gave } = {}] = paired(report, result.events);
+    report.equal(use?.name, 'mcp__calc__add', 'name of the call');
+    report.equal(use?.input, { a: 2, b: 3 }, 'input of the call');
+    report.ok(resultText(gave ?? {}).includes('The sum is 5.'), `result of the call: ${json(gave)}`);
+    report.ok(asks(host).every((asked) => asked.tool === 'mcp__calc__add'), `tools asked about: ${json(asks(host).map((asked) => asked.tool))}`);
+  }],
+
+  ['set-model', ['set-model', 'models'], async ({ host, agent, sandbox, report }) => {
+    const [, other] = agent.models;
+    await host.open();
+    well(report, await host.prompt(prompt('%label before', '%say First.')));
+    await host.control('model', other);
+    well(report, await host.prompt(prompt('%label after', '%say Second.')));
+    const asked = (await sandbox.requests()).filter((request) => request.tools && /^%label after$/m.test(request.prompt));
+    report.ok(asked.length > 0 && asked.every((request) => other.endsWith(request.model)), `models asked after the change to ${other}: ${json(asked.map((request) => request.model))}`);
+  }],
+
+  ['set-mode', ['set-mode'], async ({ host, agent, sandbox, report }) => {
+    await host.open({ callback: true });
+    well(report, await host.prompt(prompt('%say First.')));
+    await host.control('mode', 'acceptEdits');
+    well(report, await host.prompt(prompt(task(agent.write(sandbox.file('edit.txt'), 'x\n')), '%next', '%say Written.')));
+    report.equal(asks(host).length, 0, 'questions in acceptEdits');
+    report.equal(sandbox.read('edit.txt')?.trimEnd(), 'x', 'edit.txt');
+  }],
+
+  ['start-mode', [], async ({ host, agent, sandbox, report }) => {
+    await host.open({ callback: true, mode: 'acceptEdits' });
+    const result = await host.prompt(prompt(task(agent.write(sandbox.file('edit.txt'), 'x\n')), '%next', '%say Written.'));
+    well(report, result);
+    report.equal(asks(host).length, 0, 'questions in acceptEdits');
+    report.equal(sandbox.read('edit.txt')?.trimEnd(), 'x', 'edit.txt');
+    report.equal(messages(host.events, 'system').find((message) => message.subtype === 'init')?.permissionMode, 'acceptEdits', 'mode of system/init');
+  }],
+
+  ['resume', ['resume'], async ({ host, start, report }) => {
+    await host.open();
+    const first = await host.prompt(prompt('%label one', '%say First.'));
+    well(report, first);
+    await host.close();
+    const later = start();
+    await later.open({ resume: first.session_id });
+    const second = await later.prompt(prompt('%label two', '%recall'));
+    well(report, second);
+    report.equal(second.result, 'one two', 'prompts that the model saw');
+    report.equal(second.session_id, first.session_id, 'session id after the resume');
+    report.equal(said(later.events), 'one two', 'nothing of the past is told again');
+  }],
+
+  ['structured', ['structured'], async ({ host, agent, report }) => {
+    const value = { city: 'Oslo', people: 700000 };
+    const schema = { type: 'object', properties: { city: { type: 'string' }, people: { type: 'number' } }, required: ['city', 'people'], additionalProperties: false };
+    const lines = agent === claude ? [task(['StructuredOutput', value]), '%next', '%say Done with it.'] : [`%say ${json(value)}`];
+    const ended = await host.once(prompt(...lines), { schema });
+    report.equal(ended.error, undefined, 'error of the conversation');
+    const [result] = messages(host.events, 'result');
+    well(report, result);
+    report.equal(result.structured_output, value, 'structured output');
+  }],
+
+  ['agent-killed', [], async ({ host, agent, sandbox, report }) => {
+    await host.open({ partial: true });
+    const ending = host.prompt(prompt('%pace 20', '%flood 3000'));
+    ending.catch(() => {}); // with claude itself killed, the conversation ends instead
+    await host.until((event) => event.message?.event?.delta?.type === 'text_delta');
+    const all = marked(sandbox.mark);
+    const tapped = descendants(host.child.pid).find((seen) => seen.parent === host.child.pid);
+    const [under] = all.filter((seen) => seen.parent === tapped.pid);
+    // With claude in its own place, it is the one to die; with an agent behind diglot, all of that agent.
+    const victims = agent === claude ? [under] : descendants(under.pid).filter((seen) => fs.readlinkSync(`/proc/${seen.pid}/exe`) !== fs.readlinkSync(`/proc/${under.pid}/exe`));
+    report.ok(victims.length > 0, 'there is something to kill');
+    kill(victims);
+    if (agent === claude) {
+      const ended = await host.until((event) => event.event === 'ended');
+      report.ok(ended.error, 'the conversation ends with an error');
+      return;
+    }
+    const result = await ending;
+    report.ok(result.is_error, `the turn failed: ${json([result.subtype, result.result])}`);
+    if (result.subtype !== 'success') report.ok((result.errors ?? ['old hosts drop it']).length > 0, 'the result says why');
+    const left = await gone(() => victims, 3000);
+    report.equal(left.length, 0, 'what is left of the agent');
+  }],
+];
+
+/** The whole matrix for the program `command()` (argv of `diglot claude`). */
+export function hostChecks(command) {
+  return [claude, ...AGENTS].flatMap((agent) => HOSTS.flatMap((recipe) => CHECKS
+    .filter(([name, needs]) => ![name, ...needs].some((what) => recipe.lacks[what] || agent.lacks[what]))
+    .filter(([, needs]) => needs.every((what) => !['mcp', 'ask', 'models', 'parallel'].includes(what) || agent[what]))
+    .map(([name, , body]) => ({
+      name: `hosts/${agent.name}/${recipe.name}/${name}`,
+      optional: true,
+      async run({ sandbox, report, use }) {
+        launcher(sandbox, agent, command());
+        const start = () => use(new Host(sandbox, recipe));
+        await body({ host: start(), agent, sandbox, report, start });
+      },
+    }))));
+}

@@ -1,0 +1,23 @@
+// The hosts that drive `diglot claude`: what to install, how to start the driver of each, and what an old one cannot do.
+// A recipe: {name, npm?|pypi? (neither: among the programs of setup.mjs), also?, driver({folder, here, node}) -> argv, lacks: {what: why}}
+
+import path from 'node:path';
+
+const ts = (name, npm, lacks = {}) => ({
+  name, npm, lacks,
+  driver: ({ folder, here, node }) => [node, path.join(here, 'ts_sdk.mjs'), folder],
+});
+const python = (name, pypi, module, { also = [], lacks = {} } = {}) => ({
+  name, pypi, also, lacks,
+  driver: ({ folder, here }) => [path.join(folder, 'bin/python'), path.join(here, 'py_sdk.py'), module],
+});
+
+export const HOSTS = [
+  ts('ts-0.3'), // 0.3.332, the one that carries the claude of these checks
+  ts('ts-0.2', { '@anthropic-ai/claude-agent-sdk': '0.2.50', zod: '4.6.7' }),
+  python('py-0.2', { 'claude-agent-sdk': '0.2.189' }, 'claude_agent_sdk'),
+  python('py-0.0', { 'claude-code-sdk': '0.0.25' }, 'claude_code_sdk', {
+    also: ['mcp<2'],
+    lacks: { 'set-model': 'has no such call', 'set-mode': 'has no such call', structured: 'has no such option' },
+  }),
+];

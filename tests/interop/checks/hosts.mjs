@@ -121,7 +121,7 @@ const CHECKS = [
     }
   }],
 
-  ['allow', ['questions'], async ({ host, agent, sandbox, report }) => {
+  ['allow', ['questions', 'callback'], async ({ host, agent, sandbox, report }) => {
     await host.open({ callback: true });
     const result = await host.prompt(prompt(touch(agent, 'allowed.txt'), '%next', '%say Made it.'));
     well(report, result);
@@ -157,7 +157,7 @@ const CHECKS = [
     report.ok(resultText(ran?.result ?? {}).includes('seen-here'), `the output in the result: ${json(ran?.result)}`);
   }],
 
-  ['deny', ['questions'], async ({ host, agent, sandbox, report }) => {
+  ['deny', ['questions', 'callback'], async ({ host, agent, sandbox, report }) => {
     host.decide = () => ({ behavior: 'deny', message: 'Not today, says the host.' });
     await host.open({ callback: true });
     const result = await host.prompt(prompt(touch(agent, 'denied.txt'), '%next', '%say Then not.'));
@@ -172,7 +172,7 @@ const CHECKS = [
     report.equal(next.result, 'Go on.', 'result of the next turn');
   }],
 
-  ['changed-input', ['questions'], async ({ host, agent, sandbox, report }) => {
+  ['changed-input', ['questions', 'callback'], async ({ host, agent, sandbox, report }) => {
     host.decide = (asked) => ({ behavior: 'allow', updatedInput: { ...asked.input, command: 'touch changed.txt' } });
     await host.open({ callback: true });
     const result = await host.prompt(prompt(touch(agent, 'original.txt'), '%next', '%say Done with it.'));
@@ -184,7 +184,7 @@ const CHECKS = [
     else report.ok(ran?.result?.is_error, `the call failed: ${json(ran?.result)}`);
   }],
 
-  ['two-questions', ['questions', 'parallel'], async ({ host, agent, sandbox, report }) => {
+  ['two-questions', ['questions', 'callback', 'parallel'], async ({ host, agent, sandbox, report }) => {
     host.decide = () => undefined;
     await host.open({ callback: true });
     const child = (name) => task(['Agent', {
@@ -204,7 +204,7 @@ const CHECKS = [
     report.equal([sandbox.read('left.txt'), sandbox.read('right.txt')], ['', ''], 'left.txt and right.txt');
   }],
 
-  ['choice', ['ask'], async ({ host, agent, report }) => {
+  ['choice', ['ask', 'callback'], async ({ host, agent, report }) => {
     host.decide = (asked) => ({ behavior: 'allow', updatedInput: asked.tool === 'AskUserQuestion' ? { ...asked.input, answers: { 'Which colour?': 'Green' } } : asked.input });
     await host.open({ callback: true });
     const result = await host.prompt(prompt(task(agent.ask('Which colour?', ['Red', 'Green'])), '%next', '%results'));
@@ -363,13 +363,18 @@ const CHECKS = [
 export function hostChecks(command) {
   return [claude, ...AGENTS].flatMap((agent) => HOSTS.flatMap((recipe) => CHECKS
     .filter(([name, needs]) => ![name, ...needs].some((what) => recipe.lacks[what] || agent.lacks[what]))
+    .filter(([, needs]) => !(agent === claude && recipe.unheard && needs.includes('callback')))
     .filter(([, needs]) => needs.every((what) => !['mcp', 'ask', 'models', 'parallel'].includes(what) || agent[what]))
     .map(([name, , body]) => ({
       name: `hosts/${agent.name}/${recipe.name}/${name}`,
       optional: true,
       async run({ sandbox, report, use }) {
         launcher(sandbox, agent, command());
-        const start = () => use(new Host(sandbox, recipe));
+        const start = () => {
+          const host = use(new Host(sandbox, recipe));
+          if (agent === claude && recipe.unheard) host.options = ({ callback, ...more }) => ({ cwd: sandbox.workspace, ...(callback ? { allowed: ['Bash', 'Write', 'mcp__calc__add'] } : {}), ...more });
+          return host;
+        };
         await body({ host: start(), agent, sandbox, report, start });
       },
     }))));

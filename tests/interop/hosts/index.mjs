@@ -1,5 +1,6 @@
 // The hosts that drive `diglot claude`: what to install, how to start the driver of each, and what an old one cannot do.
-// A recipe: {name, npm?|pypi? (neither: among the programs of setup.mjs), also?, driver({folder, here, node}) -> argv, lacks: {what: why}}
+// A recipe: {name, npm?|pypi? (neither: among the programs of setup.mjs), also?, driver({folder, here, node}) -> argv, lacks: {what: why},
+// unheard? (why claude itself does not understand its permission answers: its callback is checked with other agents only)}
 
 import path from 'node:path';
 
@@ -7,8 +8,8 @@ const ts = (name, npm, lacks = {}) => ({
   name, npm, lacks,
   driver: ({ folder, here, node }) => [node, path.join(here, 'ts_sdk.mjs'), folder],
 });
-const python = (name, pypi, module, { also = [], lacks = {} } = {}) => ({
-  name, pypi, also, lacks,
+const python = (name, pypi, module, { also = [], lacks = {}, unheard } = {}) => ({
+  name, pypi, also, lacks, unheard,
   driver: ({ folder, here }) => [path.join(folder, 'bin/python'), path.join(here, 'py_sdk.py'), module],
 });
 
@@ -19,5 +20,6 @@ export const HOSTS = [
   python('py-0.0', { 'claude-code-sdk': '0.0.25' }, 'claude_code_sdk', {
     also: ['mcp<2'],
     lacks: { 'set-model': 'has no such call', 'set-mode': 'has no such call', structured: 'has no such option' },
+    unheard: 'answers {allow: true}, which claude took until 2.0',
   }),
 ];

@@ -18,5 +18,6 @@ export const codex = {
   write: (file, content) => ['apply_patch', `*** Begin Patch\n*** Add File: ${file}\n${content.replace(/\n$/, '').split('\n').map((line) => `+${line}\n`).join('')}*** End Patch\n`],
   edit: (file, before, after) => ['apply_patch', `*** Begin Patch\n*** Update File: ${file}\n@@\n-${before}\n+${after}\n*** End Patch\n`],
   mcp: (server, tool) => `mcp__${server}/${tool}`,
+  models: ['gpt-5.5', 'gpt-5.6-sol'],
   lacks: {},
 };

@@ -5,6 +5,7 @@
 //   command({bin, site, node}) -> argv of the real program, inserted?({url}) -> arguments to stand after the first one,
 //   prepare({url, write, folder}) -> variables (write(file in HOME, text or JSON)), mode? (the mode that asks),
 //   shell(command), write(file, text), edit(file, before, after), ask?(question, labels): [tool, input] for a `%call` line,
+//   make?(name) (a command for an empty file that it asks about, if it does not about `touch`),
 //   mcp?(server, tool) -> the name that the model sees, models? (ids that can be set), parallel? (asks about calls at once),
 //   lacks: {what: why} for checks that it cannot pass}
 
@@ -22,6 +23,9 @@ import { pi } from './pi.mjs';
 import { qwen } from './qwen.mjs';
 
 export const AGENTS = [gemini, grok, codebuddy, opencode, kimi, qwen, copilot, codex, pi];
+
+/** A command that makes an empty file, of a kind that the agent asks about. */
+export const make = (recipe, name) => (recipe.make ?? ((file) => `touch ${file}`))(name);
 
 const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
 

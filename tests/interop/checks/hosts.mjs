@@ -7,7 +7,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { AGENTS, prepareAgent, program } from '../agents/index.mjs';
+import { AGENTS, make, prepareAgent, program } from '../agents/index.mjs';
 import { HOSTS } from '../hosts/index.mjs';
 import { blocks, Host, messages, resultText, said } from '../lib/host.mjs';
 import { descendants, gone, kill, marked } from '../lib/procs.mjs';
@@ -66,7 +66,7 @@ function command(report, events) {
 }
 
 const asks = (host, from = 0) => host.events.slice(from).filter((event) => event.event === 'ask');
-const touch = (agent, name) => task(agent.shell(`touch ${name}`));
+const touch = (agent, name) => task(agent.shell(make(agent, name)));
 
 /** name, [what host and agent must not lack], body({host, agent, sandbox, report, start}) */
 const CHECKS = [
@@ -128,9 +128,9 @@ const CHECKS = [
     const asked = asks(host);
     report.equal(asked.length, 1, 'questions');
     report.equal(asked[0]?.tool, 'Bash', 'tool asked about');
-    report.ok(asked[0]?.input.command?.includes('touch allowed.txt'), `the command asked about: ${json(asked[0]?.input)}`);
+    report.ok(asked[0]?.input.command?.includes('allowed.txt'), `the command asked about: ${json(asked[0]?.input)}`);
     const ran = command(report, result.events);
-    report.ok(ran?.use.input.command?.includes('touch allowed.txt'), `the command of the call: ${json(ran?.use.input)}`);
+    report.ok(ran?.use.input.command?.includes('allowed.txt'), `the command of the call: ${json(ran?.use.input)}`);
     if (asked[0]?.call) report.equal(asked[0].call, ran?.use.id, 'call asked about');
     report.ok(!ran?.result?.is_error, `the call went well: ${json(ran?.result)}`);
     report.equal(sandbox.read('allowed.txt'), '', 'allowed.txt');
@@ -253,7 +253,7 @@ const CHECKS = [
     report.equal(asks(host).length, 0, 'questions to the callback');
     const hooked = host.events.filter((event) => event.event === 'hook');
     report.equal(hooked.map((event) => [event.name, event.input.tool_name]), [['PreToolUse', 'Bash']], 'hooks');
-    report.ok(hooked[0]?.input.tool_input?.command?.includes('touch hooked.txt'), `input of the hook: ${json(hooked[0]?.input.tool_input)}`);
+    report.ok(hooked[0]?.input.tool_input?.command?.includes('hooked.txt'), `input of the hook: ${json(hooked[0]?.input.tool_input)}`);
     const ran = command(report, result.events);
     report.ok(ran?.result?.is_error && resultText(ran.result).includes('The hook says no.'), `the hook's reason in the result: ${json(ran?.result)}`);
   }],
@@ -270,7 +270,7 @@ const CHECKS = [
 
   ['mcp-tool', ['mcp'], async ({ host, agent, report }) => {
     await host.open({ callback: true, calc: true });
-    const result = await host.prompt(prompt(task([agent.mcp('calc', 'add'), { a: 2, b: 3 }]), '%next', '%results'));
+    const result = await host.prompt(prompt('%pause 1500', task([agent.mcp('calc', 'add'), { a: 2, b: 3 }]), '%next', '%results'));
     well(report, result);
     report.equal(host.events.filter((event) => event.event === 'called').map((event) => event.arguments), [{ a: 2, b: 3 }], 'calls of the host\'s tool');
     report.ok(result.result.includes('The sum is 5.'), `what the model was told: ${result.result}`);
@@ -287,8 +287,8 @@ const CHECKS = [
     well(report, await host.prompt(prompt('%label before', '%say First.')));
     await host.control('model', other);
     well(report, await host.prompt(prompt('%label after', '%say Second.')));
-    const asked = (await sandbox.requests()).filter((request) => request.tools && /^%label after$/m.test(request.prompt));
-    report.ok(asked.length > 0 && asked.every((request) => other.endsWith(request.model)), `models asked after the change to ${other}: ${json(asked.map((request) => request.model))}`);
+    const asked = (await sandbox.requests()).filter((request) => /^%label after$/m.test(request.prompt));
+    report.ok(asked.length > 0 && asked.some((request) => other.endsWith(request.model)), `models asked after the change to ${other}: ${json(asked.map((request) => request.model))}`);
   }],
 
   ['set-mode', ['set-mode'], async ({ host, agent, sandbox, report }) => {

@@ -4,6 +4,7 @@
 //
 //   HOST_CMD='["/path/to/diglot","claude"]'     the program under test; `--diglot-agent AGENT` is added
 
+import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -170,6 +171,42 @@ const CHECKS = [
     const next = await host.prompt(prompt('%say Go on.'));
     well(report, next);
     report.equal(next.result, 'Go on.', 'result of the next turn');
+  }],
+
+  ['deny-interrupt', ['questions', 'callback'], async ({ host, agent, sandbox, report }) => {
+    host.decide = () => ({ behavior: 'deny', message: 'Stop here.', interrupt: true });
+    await host.open({ callback: true });
+    const result = await host.prompt(prompt(touch(agent, 'denied.txt'), '%next', '%say Never said.'));
+    report.equal(result.subtype, 'error_during_execution', 'subtype of the result');
+    report.equal(sandbox.read('denied.txt'), null, 'denied.txt');
+    report.ok(!said(result.events).includes('Never said.'), 'the turn ends with the refusal');
+    paired(report, result.events);
+    host.decide = (asked) => ({ behavior: 'allow', updatedInput: asked.input });
+    const next = await host.prompt(prompt('%say On we go.'));
+    well(report, next);
+    report.equal(next.result, 'On we go.', 'result of the next turn');
+  }],
+
+  ['nobody-to-ask', ['questions'], async ({ host, agent, sandbox, report }) => {
+    await host.open();
+    const result = await host.prompt(prompt(touch(agent, 'unasked.txt'), '%next', '%say Then not.'));
+    well(report, result);
+    report.equal(sandbox.read('unasked.txt'), null, 'unasked.txt');
+    const ran = command(report, result.events);
+    report.ok(ran?.result?.is_error, `the call failed: ${json(ran?.result)}`);
+    if (result.permission_denials !== undefined) report.equal(result.permission_denials?.map((one) => [one.tool_name, one.tool_use_id]), [['Bash', ran?.use.id]], 'permission_denials');
+  }],
+
+  ['queued', [], async ({ host, report }) => {
+    await host.open();
+    const words = Array.from({ length: 40 }, (_, i) => `w${i}`).join(' ');
+    host.send({ op: 'prompt', text: prompt('%label one', '%pace 20', `%say ${words}`) });
+    host.send({ op: 'prompt', text: prompt('%label two', '%recall') });
+    const first = await host.until((event) => event.message?.type === 'result');
+    const second = await host.until((event) => event.message?.type === 'result', host.events.indexOf(first) + 1);
+    well(report, first.message);
+    well(report, second.message);
+    report.equal([first.message.result, second.message.result], [words, 'one two'], 'results, in the order of the prompts');
   }],
 
   ['changed-input', ['questions', 'callback'], async ({ host, agent, sandbox, report }) => {
@@ -359,6 +396,81 @@ const CHECKS = [
   }],
 ];
 
+/** Runs the program under test once, as a script would; resolves to {code, out, err}. */
+function run(sandbox, args, input = '') {
+  return new Promise((resolve) => {
+    const child = spawn(sandbox.env.CLAUDE_UNDER_TEST, args, { env: sandbox.env, cwd: sandbox.workspace, stdio: ['pipe', 'pipe', 'pipe'] });
+    let out = '';
+    let err = '';
+    child.stdout.on('data', (bytes) => { out += bytes; });
+    child.stderr.on('data', (bytes) => { err += bytes; });
+    child.stdin.on('error', () => {}); // it may be gone before it reads
+    child.stdin.end(input);
+    child.on('close', (code) => resolve({ code, out, err }));
+  });
+}
+const lines = (text) => text.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
+const NOBODY = '00000000-0000-4000-8000-000000000000';
+
+/** The command line, without an SDK: name, body({sandbox, agent, report}) */
+const CLI_CHECKS = [
+  ['version', async ({ sandbox, report }) => {
+    for (const flag of ['--version', '-v']) {
+      const { code, out } = await run(sandbox, [flag]);
+      report.equal(code, 0, `exit code of ${flag}`);
+      report.ok(/^2\.\d+\.\d+ \(Claude Code\)\n$/.test(out), `${flag} says ${json(out)}`);
+    }
+  }],
+  ['text', async ({ sandbox, report }) => {
+    report.equal(await run(sandbox, ['-p', prompt('%say Plain text.')]), { code: 0, out: 'Plain text.\n', err: '' }, 'a prompt as an argument');
+    const piped = await run(sandbox, ['--print'], prompt('%say Piped text.'));
+    report.equal([piped.code, piped.out], [0, 'Piped text.\n'], 'a prompt on stdin');
+  }],
+  ['json', async ({ sandbox, report }) => {
+    const { code, out } = await run(sandbox, ['-p', prompt('%say As JSON.'), '--output-format', 'json']);
+    report.equal(code, 0, 'exit code');
+    const result = JSON.parse(out);
+    report.equal([result.type, result.subtype, result.is_error, result.result], ['result', 'success', false, 'As JSON.'], 'the result');
+    for (const [field, kind] of Object.entries({ duration_ms: 'number', duration_api_ms: 'number', num_turns: 'number', total_cost_usd: 'number', usage: 'object', modelUsage: 'object', permission_denials: 'object', session_id: 'string', uuid: 'string' })) {
+      report.equal(typeof result[field], kind, `type of ${field}`);
+    }
+  }],
+  ['stream-json', async ({ sandbox, agent, report }) => {
+    const { code, out } = await run(sandbox, ['-p', prompt(touch(agent, 'bypassed.txt'), '%next', '%say As lines.'), '--output-format', 'stream-json', '--verbose', '--permission-mode', 'acceptEdits', '--allowedTools', 'Bash']);
+    report.equal(code, 0, 'exit code');
+    const all = lines(out);
+    report.equal([all[0]?.type, all[0]?.subtype], ['system', 'init'], 'first line');
+    report.equal([all.at(-1)?.type, all.at(-1)?.result], ['result', 'As lines.'], 'last line');
+    report.ok(all.every((line) => line.session_id === all[0].session_id), 'one session id in all lines');
+    report.equal(sandbox.read('bypassed.txt'), '', 'the file of an allowed tool');
+    paired(report, all.map((message) => ({ event: 'message', message })));
+  }],
+  ['session-id', async ({ sandbox, report }) => {
+    const id = '11111111-2222-4333-8444-555555555555';
+    const { out } = await run(sandbox, ['-p', prompt('%say Mine.'), '--output-format', 'json', '--session-id', id]);
+    report.equal(JSON.parse(out).session_id, id, 'session id of the result');
+    const again = await run(sandbox, ['-p', prompt('%say Mine.'), '--session-id', id]);
+    report.equal(again.code, 1, 'exit code with the same id again');
+    report.ok(again.err.includes('already in use'), `stderr: ${again.err}`);
+    const bad = await run(sandbox, ['-p', 'x', '--session-id', 'mine']);
+    report.equal([bad.code, bad.err.trim()], [1, 'Error: Invalid session ID. Must be a valid UUID.'], 'with an id that is none');
+  }],
+  ['resume-unknown', async ({ sandbox, report }) => {
+    const { code, out, err } = await run(sandbox, ['-p', 'x', '--output-format', 'stream-json', '--verbose', '--resume', NOBODY]);
+    report.equal(code, 1, 'exit code');
+    report.ok(err.includes(`No conversation found with session ID: ${NOBODY}`), `stderr: ${err}`);
+    const [result] = lines(out);
+    report.equal([result?.type, result?.is_error], ['result', true], 'the result');
+    report.ok(result?.errors?.[0]?.includes('No conversation found'), `errors: ${json(result?.errors)}`);
+  }],
+  ['continue', async ({ sandbox, agent, report }) => {
+    if (agent.lacks.resume) return;
+    await run(sandbox, ['-p', prompt('%label one', '%say First.')]);
+    const { code, out } = await run(sandbox, ['-p', '-c', prompt('%label two', '%recall')]);
+    report.equal([code, out], [0, 'one two\n'], 'what the model saw');
+  }],
+];
+
 /** The whole matrix for the program `command()` (argv of `diglot claude`). */
 export function hostChecks(command) {
   return [claude, ...AGENTS].flatMap((agent) => HOSTS.flatMap((recipe) => CHECKS
@@ -377,5 +489,12 @@ export function hostChecks(command) {
         };
         await body({ host: start(), agent, sandbox, report, start });
       },
-    }))));
+    }))).concat(CLI_CHECKS.map(([name, body]) => ({
+    name: `hosts/${agent.name}/cli/${name}`,
+    optional: true,
+    async run({ sandbox, report }) {
+      launcher(sandbox, agent, command());
+      await body({ sandbox, agent, report });
+    },
+  }))));
 }

@@ -1,6 +1,6 @@
 // The reverse half: every host of hosts/ drives `diglot claude` with every agent of agents/ behind it, and must not notice that
 // it is not Claude Code. Names are hosts/AGENT/HOST/CHECK; the agent `claude` is the real Claude Code in the same place, which
-// says that the check itself is right. What a host or an agent cannot do is left out by name in its recipe (`lacks`).
+// says that the check itself is right, and `round-trip` is Claude behind both halves of diglot. What a host or an agent cannot do is left out by name in its recipe (`lacks`).
 //
 //   HOST_CMD='["/path/to/diglot","claude"]'     the program under test; `--diglot-agent AGENT` is added
 
@@ -8,6 +8,7 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { claude, roundTrip } from '../agents/claude.mjs';
 import { AGENTS, make, prepareAgent, program } from '../agents/index.mjs';
 import { HOSTS } from '../hosts/index.mjs';
 import { blocks, Host, messages, resultText, said } from '../lib/host.mjs';
@@ -20,28 +21,14 @@ const task = (call) => `%call ${call[0]} ${json(call[1])}`;
 /** A prompt of these script lines that survives what agents put around a prompt. */
 const prompt = (...lines) => ['Please do this.', ...lines, 'Thank you.'].join('\n');
 
-/** The real Claude Code as one of the agents. */
-const claude = {
-  name: 'claude',
-  shell: (command) => ['Bash', { command, description: 'Runs it' }],
-  write: (file, content) => ['Write', { file_path: file, content }],
-  ask: (question, labels) => ['AskUserQuestion', { questions: [{ question, header: 'Choose', options: labels.map((label) => ({ label, description: label })), multiSelect: false }] }],
-  mcp: (server, tool) => `mcp__${server}__${tool}`,
-  models: ['claude-sonnet-4-5', 'claude-haiku-4-5'],
-  parallel: true,
-  lacks: {},
-};
-
 /** Makes the program under test startable as `claude`, with the agent behind it, and tells the drivers where it is. */
 function launcher(sandbox, agent, command) {
   let argv = [sandbox.place.claude];
   if (agent !== claude) {
-    const [file] = prepareAgent(sandbox, agent);
-    const folder = path.join(sandbox.home, '.config/diglot');
-    fs.mkdirSync(folder, { recursive: true });
-    fs.writeFileSync(path.join(folder, 'config.toml'), `[agents.${agent.name}]\ncommand = ${json(file)}\n`);
+    // diglot finds the agent's program on PATH.
+    if (agent !== roundTrip) prepareAgent(sandbox, agent);
     sandbox.env.DIGLOT_TRACE = path.join(sandbox.folder, 'trace-%p.ndjson');
-    argv = [...command, '--diglot-agent', agent.name];
+    argv = [...command, '--diglot-agent', agent.profile ?? agent.name];
   }
   sandbox.env.CLAUDE_UNDER_TEST = program(sandbox, 'claude', [process.execPath, tap, sandbox.wire, ...argv]);
 }
@@ -228,7 +215,7 @@ const CHECKS = [
       description: `Child ${name}`, subagent_type: 'general-purpose', run_in_background: false,
       prompt: prompt(touch(agent, `${name}.txt`), '%next', `%say Child ${name} is done.`),
     }]);
-    const lines = agent === claude ? [child('left'), child('right')] : [touch(agent, 'left.txt'), touch(agent, 'right.txt')];
+    const lines = agent.shell === claude.shell ? [child('left'), child('right')] : [touch(agent, 'left.txt'), touch(agent, 'right.txt')];
     const ending = host.prompt(prompt(...lines, '%next', '%say Both are there.'));
     const first = await host.until((event) => event.event === 'ask');
     const second = await host.until((event) => event.event === 'ask' && event !== first);
@@ -378,7 +365,7 @@ const CHECKS = [
     await host.until((event) => event.message?.event?.delta?.type === 'text_delta');
     const all = marked(sandbox.mark);
     const tapped = descendants(host.child.pid).find((seen) => seen.parent === host.child.pid);
-    const [under] = all.filter((seen) => seen.parent === tapped.pid);
+    const under = all.find((seen) => seen.parent === tapped.pid);
     // With claude in its own place, it is the one to die; with an agent behind diglot, all of that agent.
     const victims = agent === claude ? [under] : descendants(under.pid).filter((seen) => fs.readlinkSync(`/proc/${seen.pid}/exe`) !== fs.readlinkSync(`/proc/${under.pid}/exe`));
     report.ok(victims.length > 0, 'there is something to kill');
@@ -473,7 +460,7 @@ const CLI_CHECKS = [
 
 /** The whole matrix for the program `command()` (argv of `diglot claude`). */
 export function hostChecks(command) {
-  return [claude, ...AGENTS].flatMap((agent) => HOSTS.flatMap((recipe) => CHECKS
+  return [claude, roundTrip, ...AGENTS].flatMap((agent) => HOSTS.flatMap((recipe) => CHECKS
     .filter(([name, needs]) => ![name, ...needs].some((what) => recipe.lacks[what] || agent.lacks[what]))
     .filter(([, needs]) => !(agent === claude && recipe.unheard && needs.includes('callback')))
     .filter(([, needs]) => needs.every((what) => !['mcp', 'ask', 'models', 'parallel'].includes(what) || agent[what]))

@@ -1,7 +1,7 @@
 // Codex behind its adapter. Its own mode lets a model approve; `read-only` asks. Output stands in the notes of its updates.
 
-export const codex = {
-  name: 'codex',
+export const codexAcp = {
+  name: 'codex-acp',
   npm: { '@agentclientprotocol/codex-acp': '2.6.0', '@openai/codex': '0.166.0' },
   program: 'codex-acp',
   args: [],

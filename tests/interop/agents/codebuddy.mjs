@@ -14,5 +14,6 @@ export const codebuddy = {
   write: (file, content) => ['Write', { file_path: file, content }],
   edit: (file, before, after) => ['Edit', { file_path: file, old_string: before, new_string: after }],
   mcp: (server, tool) => `mcp__${server}__${tool}`,
+  models: ['default-model', 'glm-5.2'],
   lacks: {},
 };

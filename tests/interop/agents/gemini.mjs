@@ -18,6 +18,6 @@ export const gemini = {
   write: (file, content) => ['write_file', { file_path: file, content }],
   edit: (file, before, after) => ['replace', { file_path: file, instruction: 'Swap it', old_string: before, new_string: after }],
   mcp: (server, tool) => `mcp_${server}_${tool}`,
-  models: ['auto', 'gemini-3.8-flash'],
+  models: ['auto', 'gemini-2.5-pro'],
   lacks: { output: 'never shows what a command printed', resume: 'cannot load the sessions that it wrote' },
 };

@@ -1,18 +1,20 @@
 // The agents that `diglot claude` is checked with: what to install, how to start each offline against the model server, and the
 // names and inputs of its tools for scripts. Adding one is a file here and a line below.
 //
-// A recipe: {name, npm?|pypi?, program (the name on PATH), args (how its makers start it as an ACP agent),
+// A recipe: {name (that of diglot's profile), npm?|pypi?, program (the name on PATH), args (how its makers start it as an ACP agent),
 //   command({bin, site, node}) -> argv of the real program, inserted?({url}) -> arguments to stand after the first one,
 //   prepare({url, write, folder}) -> variables (write(file in HOME, text or JSON)), mode? (the mode that asks),
 //   shell(command), write(file, text), edit(file, before, after), ask?(question, labels): [tool, input] for a `%call` line,
+//   make?(name) (a command for an empty file that it asks about, if it does not about `touch`),
 //   mcp?(server, tool) -> the name that the model sees, models? (ids that can be set), parallel? (asks about calls at once),
-//   lacks: {what: why} for checks that it cannot pass}
+//   anthropic? (it is Claude inside), lacks: {what: why} for checks that it cannot pass}
 
 import fs from 'node:fs';
 import path from 'node:path';
 import { install } from '../setup.mjs';
+import { claudeAgentAcp } from './claude-agent-acp.mjs';
 import { codebuddy } from './codebuddy.mjs';
-import { codex } from './codex.mjs';
+import { codexAcp } from './codex-acp.mjs';
 import { copilot } from './copilot.mjs';
 import { gemini } from './gemini.mjs';
 import { grok } from './grok.mjs';
@@ -21,7 +23,10 @@ import { opencode } from './opencode.mjs';
 import { pi } from './pi.mjs';
 import { qwen } from './qwen.mjs';
 
-export const AGENTS = [gemini, grok, codebuddy, opencode, kimi, qwen, copilot, codex, pi];
+export const AGENTS = [gemini, grok, codebuddy, opencode, kimi, qwen, copilot, codexAcp, pi, claudeAgentAcp];
+
+/** A command that makes an empty file, of a kind that the agent asks about. */
+export const make = (recipe, name) => (recipe.make ?? ((file) => `touch ${file}`))(name);
 
 const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
 
@@ -47,7 +52,7 @@ export function prepareAgent(sandbox, recipe) {
     fs.writeFileSync(file, typeof value === 'string' ? value : JSON.stringify(value, null, 2));
   };
   // Keys of other makers make some agents choose another model.
-  for (const name of ['ANTHROPIC_BASE_URL', 'ANTHROPIC_API_KEY']) delete sandbox.env[name];
+  if (!recipe.anthropic) for (const name of ['ANTHROPIC_BASE_URL', 'ANTHROPIC_API_KEY']) delete sandbox.env[name];
   const { PATH, ...env } = recipe.prepare({ url, write, folder });
   Object.assign(sandbox.env, { DISABLE_TELEMETRY: '1', NO_COLOR: '1', ...env });
   if (PATH) sandbox.env.PATH = `${PATH}:${sandbox.env.PATH}`;

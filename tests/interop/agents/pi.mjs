@@ -21,5 +21,6 @@ export const pi = {
   shell: (command) => ['bash', { command }],
   write: (file, content) => ['write', { path: file, content }],
   edit: (file, before, after) => ['edit', { path: file, edits: [{ oldText: before, newText: after }] }],
+  models: ['interop/interop-model', 'interop/interop-model-2'],
   lacks: { questions: 'never asks', mcp: 'takes no MCP servers' },
 };

@@ -1,13 +1,15 @@
 // The reverse half: every host of hosts/ drives `diglot claude` with every agent of agents/ behind it, and must not notice that
 // it is not Claude Code. Names are hosts/AGENT/HOST/CHECK; the agent `claude` is the real Claude Code in the same place, which
-// says that the check itself is right. What a host or an agent cannot do is left out by name in its recipe (`lacks`).
+// says that the check itself is right, and `round-trip` is Claude behind both halves of diglot. What a host or an agent cannot do is left out by name in its recipe (`lacks`).
 //
 //   HOST_CMD='["/path/to/diglot","claude"]'     the program under test; `--diglot-agent AGENT` is added
 
+import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { AGENTS, prepareAgent, program } from '../agents/index.mjs';
+import { claude, roundTrip } from '../agents/claude.mjs';
+import { AGENTS, make, prepareAgent, program } from '../agents/index.mjs';
 import { HOSTS } from '../hosts/index.mjs';
 import { blocks, Host, messages, resultText, said } from '../lib/host.mjs';
 import { descendants, gone, kill, marked } from '../lib/procs.mjs';
@@ -19,28 +21,14 @@ const task = (call) => `%call ${call[0]} ${json(call[1])}`;
 /** A prompt of these script lines that survives what agents put around a prompt. */
 const prompt = (...lines) => ['Please do this.', ...lines, 'Thank you.'].join('\n');
 
-/** The real Claude Code as one of the agents. */
-const claude = {
-  name: 'claude',
-  shell: (command) => ['Bash', { command, description: 'Runs it' }],
-  write: (file, content) => ['Write', { file_path: file, content }],
-  ask: (question, labels) => ['AskUserQuestion', { questions: [{ question, header: 'Choose', options: labels.map((label) => ({ label, description: label })), multiSelect: false }] }],
-  mcp: (server, tool) => `mcp__${server}__${tool}`,
-  models: ['claude-sonnet-4-5', 'claude-haiku-4-5'],
-  parallel: true,
-  lacks: {},
-};
-
 /** Makes the program under test startable as `claude`, with the agent behind it, and tells the drivers where it is. */
 function launcher(sandbox, agent, command) {
   let argv = [sandbox.place.claude];
   if (agent !== claude) {
-    const [file] = prepareAgent(sandbox, agent);
-    const folder = path.join(sandbox.home, '.config/diglot');
-    fs.mkdirSync(folder, { recursive: true });
-    fs.writeFileSync(path.join(folder, 'config.toml'), `[agents.${agent.name}]\ncommand = ${json(file)}\n`);
+    // diglot finds the agent's program on PATH.
+    if (agent !== roundTrip) prepareAgent(sandbox, agent);
     sandbox.env.DIGLOT_TRACE = path.join(sandbox.folder, 'trace-%p.ndjson');
-    argv = [...command, '--diglot-agent', agent.name];
+    argv = [...command, '--diglot-agent', agent.profile ?? agent.name];
   }
   sandbox.env.CLAUDE_UNDER_TEST = program(sandbox, 'claude', [process.execPath, tap, sandbox.wire, ...argv]);
 }
@@ -66,7 +54,7 @@ function command(report, events) {
 }
 
 const asks = (host, from = 0) => host.events.slice(from).filter((event) => event.event === 'ask');
-const touch = (agent, name) => task(agent.shell(`touch ${name}`));
+const touch = (agent, name) => task(agent.shell(make(agent, name)));
 
 /** name, [what host and agent must not lack], body({host, agent, sandbox, report, start}) */
 const CHECKS = [
@@ -128,9 +116,9 @@ const CHECKS = [
     const asked = asks(host);
     report.equal(asked.length, 1, 'questions');
     report.equal(asked[0]?.tool, 'Bash', 'tool asked about');
-    report.ok(asked[0]?.input.command?.includes('touch allowed.txt'), `the command asked about: ${json(asked[0]?.input)}`);
+    report.ok(asked[0]?.input.command?.includes('allowed.txt'), `the command asked about: ${json(asked[0]?.input)}`);
     const ran = command(report, result.events);
-    report.ok(ran?.use.input.command?.includes('touch allowed.txt'), `the command of the call: ${json(ran?.use.input)}`);
+    report.ok(ran?.use.input.command?.includes('allowed.txt'), `the command of the call: ${json(ran?.use.input)}`);
     if (asked[0]?.call) report.equal(asked[0].call, ran?.use.id, 'call asked about');
     report.ok(!ran?.result?.is_error, `the call went well: ${json(ran?.result)}`);
     report.equal(sandbox.read('allowed.txt'), '', 'allowed.txt');
@@ -172,6 +160,42 @@ const CHECKS = [
     report.equal(next.result, 'Go on.', 'result of the next turn');
   }],
 
+  ['deny-interrupt', ['questions', 'callback'], async ({ host, agent, sandbox, report }) => {
+    host.decide = () => ({ behavior: 'deny', message: 'Stop here.', interrupt: true });
+    await host.open({ callback: true });
+    const result = await host.prompt(prompt(touch(agent, 'denied.txt'), '%next', '%say Never said.'));
+    report.equal(result.subtype, 'error_during_execution', 'subtype of the result');
+    report.equal(sandbox.read('denied.txt'), null, 'denied.txt');
+    report.ok(!said(result.events).includes('Never said.'), 'the turn ends with the refusal');
+    paired(report, result.events);
+    host.decide = (asked) => ({ behavior: 'allow', updatedInput: asked.input });
+    const next = await host.prompt(prompt('%say On we go.'));
+    well(report, next);
+    report.equal(next.result, 'On we go.', 'result of the next turn');
+  }],
+
+  ['nobody-to-ask', ['questions'], async ({ host, agent, sandbox, report }) => {
+    await host.open();
+    const result = await host.prompt(prompt(touch(agent, 'unasked.txt'), '%next', '%say Then not.'));
+    well(report, result);
+    report.equal(sandbox.read('unasked.txt'), null, 'unasked.txt');
+    const ran = command(report, result.events);
+    report.ok(ran?.result?.is_error, `the call failed: ${json(ran?.result)}`);
+    if (result.permission_denials !== undefined) report.equal(result.permission_denials?.map((one) => [one.tool_name, one.tool_use_id]), [['Bash', ran?.use.id]], 'permission_denials');
+  }],
+
+  ['queued', [], async ({ host, report }) => {
+    await host.open();
+    const words = Array.from({ length: 40 }, (_, i) => `w${i}`).join(' ');
+    host.send({ op: 'prompt', text: prompt('%label one', '%pace 20', `%say ${words}`) });
+    host.send({ op: 'prompt', text: prompt('%label two', '%recall') });
+    const first = await host.until((event) => event.message?.type === 'result');
+    const second = await host.until((event) => event.message?.type === 'result', host.events.indexOf(first) + 1);
+    well(report, first.message);
+    well(report, second.message);
+    report.equal([first.message.result, second.message.result], [words, 'one two'], 'results, in the order of the prompts');
+  }],
+
   ['changed-input', ['questions', 'callback'], async ({ host, agent, sandbox, report }) => {
     host.decide = (asked) => ({ behavior: 'allow', updatedInput: { ...asked.input, command: 'touch changed.txt' } });
     await host.open({ callback: true });
@@ -191,7 +215,7 @@ const CHECKS = [
       description: `Child ${name}`, subagent_type: 'general-purpose', run_in_background: false,
       prompt: prompt(touch(agent, `${name}.txt`), '%next', `%say Child ${name} is done.`),
     }]);
-    const lines = agent === claude ? [child('left'), child('right')] : [touch(agent, 'left.txt'), touch(agent, 'right.txt')];
+    const lines = agent.shell === claude.shell ? [child('left'), child('right')] : [touch(agent, 'left.txt'), touch(agent, 'right.txt')];
     const ending = host.prompt(prompt(...lines, '%next', '%say Both are there.'));
     const first = await host.until((event) => event.event === 'ask');
     const second = await host.until((event) => event.event === 'ask' && event !== first);
@@ -253,7 +277,7 @@ const CHECKS = [
     report.equal(asks(host).length, 0, 'questions to the callback');
     const hooked = host.events.filter((event) => event.event === 'hook');
     report.equal(hooked.map((event) => [event.name, event.input.tool_name]), [['PreToolUse', 'Bash']], 'hooks');
-    report.ok(hooked[0]?.input.tool_input?.command?.includes('touch hooked.txt'), `input of the hook: ${json(hooked[0]?.input.tool_input)}`);
+    report.ok(hooked[0]?.input.tool_input?.command?.includes('hooked.txt'), `input of the hook: ${json(hooked[0]?.input.tool_input)}`);
     const ran = command(report, result.events);
     report.ok(ran?.result?.is_error && resultText(ran.result).includes('The hook says no.'), `the hook's reason in the result: ${json(ran?.result)}`);
   }],
@@ -270,7 +294,7 @@ const CHECKS = [
 
   ['mcp-tool', ['mcp'], async ({ host, agent, report }) => {
     await host.open({ callback: true, calc: true });
-    const result = await host.prompt(prompt(task([agent.mcp('calc', 'add'), { a: 2, b: 3 }]), '%next', '%results'));
+    const result = await host.prompt(prompt('%pause 1500', task([agent.mcp('calc', 'add'), { a: 2, b: 3 }]), '%next', '%results'));
     well(report, result);
     report.equal(host.events.filter((event) => event.event === 'called').map((event) => event.arguments), [{ a: 2, b: 3 }], 'calls of the host\'s tool');
     report.ok(result.result.includes('The sum is 5.'), `what the model was told: ${result.result}`);
@@ -287,8 +311,8 @@ const CHECKS = [
     well(report, await host.prompt(prompt('%label before', '%say First.')));
     await host.control('model', other);
     well(report, await host.prompt(prompt('%label after', '%say Second.')));
-    const asked = (await sandbox.requests()).filter((request) => request.tools && /^%label after$/m.test(request.prompt));
-    report.ok(asked.length > 0 && asked.every((request) => other.endsWith(request.model)), `models asked after the change to ${other}: ${json(asked.map((request) => request.model))}`);
+    const asked = (await sandbox.requests()).filter((request) => /^%label after$/m.test(request.prompt));
+    report.ok(asked.length > 0 && asked.some((request) => other.endsWith(request.model)), `models asked after the change to ${other}: ${json(asked.map((request) => request.model))}`);
   }],
 
   ['set-mode', ['set-mode'], async ({ host, agent, sandbox, report }) => {
@@ -341,7 +365,7 @@ const CHECKS = [
     await host.until((event) => event.message?.event?.delta?.type === 'text_delta');
     const all = marked(sandbox.mark);
     const tapped = descendants(host.child.pid).find((seen) => seen.parent === host.child.pid);
-    const [under] = all.filter((seen) => seen.parent === tapped.pid);
+    const under = all.find((seen) => seen.parent === tapped.pid);
     // With claude in its own place, it is the one to die; with an agent behind diglot, all of that agent.
     const victims = agent === claude ? [under] : descendants(under.pid).filter((seen) => fs.readlinkSync(`/proc/${seen.pid}/exe`) !== fs.readlinkSync(`/proc/${under.pid}/exe`));
     report.ok(victims.length > 0, 'there is something to kill');
@@ -359,9 +383,84 @@ const CHECKS = [
   }],
 ];
 
+/** Runs the program under test once, as a script would; resolves to {code, out, err}. */
+function run(sandbox, args, input = '') {
+  return new Promise((resolve) => {
+    const child = spawn(sandbox.env.CLAUDE_UNDER_TEST, args, { env: sandbox.env, cwd: sandbox.workspace, stdio: ['pipe', 'pipe', 'pipe'] });
+    let out = '';
+    let err = '';
+    child.stdout.on('data', (bytes) => { out += bytes; });
+    child.stderr.on('data', (bytes) => { err += bytes; });
+    child.stdin.on('error', () => {}); // it may be gone before it reads
+    child.stdin.end(input);
+    child.on('close', (code) => resolve({ code, out, err }));
+  });
+}
+const lines = (text) => text.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
+const NOBODY = '00000000-0000-4000-8000-000000000000';
+
+/** The command line, without an SDK: name, body({sandbox, agent, report}) */
+const CLI_CHECKS = [
+  ['version', async ({ sandbox, report }) => {
+    for (const flag of ['--version', '-v']) {
+      const { code, out } = await run(sandbox, [flag]);
+      report.equal(code, 0, `exit code of ${flag}`);
+      report.ok(/^2\.\d+\.\d+ \(Claude Code\)\n$/.test(out), `${flag} says ${json(out)}`);
+    }
+  }],
+  ['text', async ({ sandbox, report }) => {
+    report.equal(await run(sandbox, ['-p', prompt('%say Plain text.')]), { code: 0, out: 'Plain text.\n', err: '' }, 'a prompt as an argument');
+    const piped = await run(sandbox, ['--print'], prompt('%say Piped text.'));
+    report.equal([piped.code, piped.out], [0, 'Piped text.\n'], 'a prompt on stdin');
+  }],
+  ['json', async ({ sandbox, report }) => {
+    const { code, out } = await run(sandbox, ['-p', prompt('%say As JSON.'), '--output-format', 'json']);
+    report.equal(code, 0, 'exit code');
+    const result = JSON.parse(out);
+    report.equal([result.type, result.subtype, result.is_error, result.result], ['result', 'success', false, 'As JSON.'], 'the result');
+    for (const [field, kind] of Object.entries({ duration_ms: 'number', duration_api_ms: 'number', num_turns: 'number', total_cost_usd: 'number', usage: 'object', modelUsage: 'object', permission_denials: 'object', session_id: 'string', uuid: 'string' })) {
+      report.equal(typeof result[field], kind, `type of ${field}`);
+    }
+  }],
+  ['stream-json', async ({ sandbox, agent, report }) => {
+    const { code, out } = await run(sandbox, ['-p', prompt(touch(agent, 'bypassed.txt'), '%next', '%say As lines.'), '--output-format', 'stream-json', '--verbose', '--permission-mode', 'acceptEdits', '--allowedTools', 'Bash']);
+    report.equal(code, 0, 'exit code');
+    const all = lines(out);
+    report.equal([all[0]?.type, all[0]?.subtype], ['system', 'init'], 'first line');
+    report.equal([all.at(-1)?.type, all.at(-1)?.result], ['result', 'As lines.'], 'last line');
+    report.ok(all.every((line) => line.session_id === all[0].session_id), 'one session id in all lines');
+    report.equal(sandbox.read('bypassed.txt'), '', 'the file of an allowed tool');
+    paired(report, all.map((message) => ({ event: 'message', message })));
+  }],
+  ['session-id', async ({ sandbox, report }) => {
+    const id = '11111111-2222-4333-8444-555555555555';
+    const { out } = await run(sandbox, ['-p', prompt('%say Mine.'), '--output-format', 'json', '--session-id', id]);
+    report.equal(JSON.parse(out).session_id, id, 'session id of the result');
+    const again = await run(sandbox, ['-p', prompt('%say Mine.'), '--session-id', id]);
+    report.equal(again.code, 1, 'exit code with the same id again');
+    report.ok(again.err.includes('already in use'), `stderr: ${again.err}`);
+    const bad = await run(sandbox, ['-p', 'x', '--session-id', 'mine']);
+    report.equal([bad.code, bad.err.trim()], [1, 'Error: Invalid session ID. Must be a valid UUID.'], 'with an id that is none');
+  }],
+  ['resume-unknown', async ({ sandbox, report }) => {
+    const { code, out, err } = await run(sandbox, ['-p', 'x', '--output-format', 'stream-json', '--verbose', '--resume', NOBODY]);
+    report.equal(code, 1, 'exit code');
+    report.ok(err.includes(`No conversation found with session ID: ${NOBODY}`), `stderr: ${err}`);
+    const [result] = lines(out);
+    report.equal([result?.type, result?.is_error], ['result', true], 'the result');
+    report.ok(result?.errors?.[0]?.includes('No conversation found'), `errors: ${json(result?.errors)}`);
+  }],
+  ['continue', async ({ sandbox, agent, report }) => {
+    if (agent.lacks.resume) return;
+    await run(sandbox, ['-p', prompt('%label one', '%say First.')]);
+    const { code, out } = await run(sandbox, ['-p', '-c', prompt('%label two', '%recall')]);
+    report.equal([code, out], [0, 'one two\n'], 'what the model saw');
+  }],
+];
+
 /** The whole matrix for the program `command()` (argv of `diglot claude`). */
 export function hostChecks(command) {
-  return [claude, ...AGENTS].flatMap((agent) => HOSTS.flatMap((recipe) => CHECKS
+  return [claude, roundTrip, ...AGENTS].flatMap((agent) => HOSTS.flatMap((recipe) => CHECKS
     .filter(([name, needs]) => ![name, ...needs].some((what) => recipe.lacks[what] || agent.lacks[what]))
     .filter(([, needs]) => !(agent === claude && recipe.unheard && needs.includes('callback')))
     .filter(([, needs]) => needs.every((what) => !['mcp', 'ask', 'models', 'parallel'].includes(what) || agent[what]))
@@ -377,5 +476,12 @@ export function hostChecks(command) {
         };
         await body({ host: start(), agent, sandbox, report, start });
       },
-    }))));
+    }))).concat(CLI_CHECKS.map(([name, body]) => ({
+    name: `hosts/${agent.name}/cli/${name}`,
+    optional: true,
+    async run({ sandbox, report }) {
+      launcher(sandbox, agent, command());
+      await body({ sandbox, agent, report });
+    },
+  }))));
 }

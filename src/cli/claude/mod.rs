@@ -24,6 +24,9 @@ use crate::session::printer::Format;
 use crate::translate::claude_over_acp::CLAUDE_VERSION;
 use args::{ClaudeArgs, Command};
 
+/// Set for the `diglot acp` that stands behind `diglot claude`.
+const INSIDE: &str = "DIGLOT_INSIDE_CLAUDE";
+
 const HELP: &str = "\
 Usage: claude [options] [prompt]
 
@@ -98,6 +101,11 @@ fn run(args: ClaudeArgs) -> ExitCode {
     if !args.headless(std::io::stdout().is_terminal()) {
         complain("this claude serves programs: give -p and a prompt, or --input-format stream-json");
         return ExitCode::FAILURE;
+    }
+    if agents::environment(INSIDE).is_some() {
+        let why = "diglot was started as the claude that diglot itself runs; set `command` in [agents.claude] of your \
+                   configuration to the real claude";
+        return failed(&args, why);
     }
     for warning in &args.warnings {
         complain(warning);

@@ -106,7 +106,8 @@ fn launch(mut profile: AgentProfile) -> Result<(Launch, AgentProfile), String> {
         let own = std::env::current_exe().map_err(|e| format!("the path of diglot itself is not known: {e}"))?;
         profile.args = vec!["acp".into(), "--agent".into(), profile.name.clone()];
         profile.program = Program::Command(own.to_string_lossy().into_owned());
-        profile.env = BTreeMap::new();
+        // It must not find diglot again where it looks for claude.
+        profile.env = BTreeMap::from([(super::INSIDE.to_owned(), "1".to_owned())]);
         profile.unset = Vec::new();
         profile.acp = AcpWays { settle_ms: 0, ..AcpWays::default() };
     }

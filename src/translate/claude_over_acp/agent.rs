@@ -22,6 +22,9 @@ use crate::wire::text::{Raw, float, items, text, uint};
 /// Updates that may come before the agent has said which session they belong to (quirk 43).
 const EARLY: usize = 256;
 
+/// Bytes kept of what the agent says outside of a turn.
+const STRAY: usize = 64 * 1024;
+
 /// What a request of ours was.
 #[derive(Debug)]
 pub(super) enum Asked {
@@ -122,6 +125,8 @@ pub(super) struct Agent {
     pub(super) refused_servers: bool,
     /// Once it was ready.
     pub(super) was_ready: bool,
+    /// What it said outside of a turn.
+    stray: String,
 }
 
 impl Agent {
@@ -320,9 +325,9 @@ impl ClaudeOverAcp {
             Some(other) => format!("[{other}]").into(),
         };
         if self.turn.is_none() {
-            // Before or between turns: start-up notices, late answers (quirk 30). It opens the next turn's first message.
-            if !said.is_empty() {
-                out.note("text of the agent's outside of a turn is not shown");
+            // Before or between turns: start-up notices, late answers (quirks 30 and 42). No turn's answer, and not lost.
+            if kind == ChunkKind::Message && self.agent.stray.len() < STRAY {
+                self.agent.stray.push_str(&said);
             }
             return;
         }
@@ -330,6 +335,15 @@ impl ClaudeOverAcp {
             return;
         }
         self.say(kind, message_id.as_deref(), &said, out);
+    }
+
+    /// What the agent said outside of a turn is told before the next one: it is part of no answer.
+    pub(super) fn stray_text(&mut self, out: &mut Actions) {
+        let said = std::mem::take(&mut self.agent.stray);
+        if !said.trim().is_empty() {
+            let members = super::open::members([("content", said.into()), ("level", "info".into())]);
+            self.system("informational", members, out);
+        }
     }
 
     /// Tokens in the answer to a prompt (quirk 41: four places).

@@ -4,7 +4,7 @@
 //! name and the input say what the agent says that it does, whatever may run a command is `Bash` with that command, and no
 //! input is larger than a line may be.
 
-mod bounds;
+pub(super) mod bounds;
 mod names;
 mod outcome;
 

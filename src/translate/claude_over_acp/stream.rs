@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use super::ClaudeOverAcp;
 use super::render::ToolUse;
+use super::render::bounds::{escaped, length};
 use crate::translate::{Action, Actions, Chunk, ChunkForm, ChunkKind};
 use crate::wire::stream_json_agent::{
     self as say, Assistant, Block, Delta, EmptyMessage, MessageDelta, StreamEvent, Usage,
 };
 
-/// Bytes of a block before the next one begins; escaping at most doubles common text.
-const BLOCK_LIMIT: usize = 256 * 1024;
+/// Bytes of a block, as JSON writes them, before the next one begins.
+const BLOCK_LIMIT: usize = 512 * 1024;
 
 /// Bytes of the answer that `result` repeats.
 pub(super) const RESULT_LIMIT: usize = 400 * 1024;
@@ -41,6 +42,8 @@ struct OpenBlock {
     kind: ChunkKind,
     index: u32,
     text: String,
+    /// What the text takes as JSON.
+    written: usize,
 }
 
 impl Stream {
@@ -52,10 +55,17 @@ impl Stream {
 
 impl ClaudeOverAcp {
     /// A piece of text or thoughts.
-    pub(super) fn say(&mut self, kind: ChunkKind, agent_id: Option<&str>, piece: &str, out: &mut Actions) {
-        if piece.is_empty() {
-            return;
+    pub(super) fn say(&mut self, kind: ChunkKind, agent_id: Option<&str>, text: &str, out: &mut Actions) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(fitting(rest, BLOCK_LIMIT));
+            self.say_piece(kind, agent_id, piece, out);
+            rest = after;
         }
+    }
+
+    fn say_piece(&mut self, kind: ChunkKind, agent_id: Option<&str>, piece: &str, out: &mut Actions) {
+        let cost = length(piece);
         // Another message begins: the agent says so, or calls were made since.
         let other = self.stream.message.as_ref().is_some_and(|m| {
             m.has_calls || (agent_id.is_some() && m.agent_id.is_some() && m.agent_id.as_deref() != agent_id)
@@ -68,7 +78,7 @@ impl ClaudeOverAcp {
             .message
             .as_ref()
             .and_then(|m| m.open.as_ref())
-            .is_some_and(|b| b.kind != kind || b.text.len() >= BLOCK_LIMIT);
+            .is_some_and(|b| b.kind != kind || b.written + cost > BLOCK_LIMIT);
         if full {
             self.end_block(out);
         }
@@ -76,11 +86,11 @@ impl ClaudeOverAcp {
         let partial = self.set.options.partial;
         let session_id: Arc<str> = self.set.session_id.as_str().into();
         let uuid = if partial { self.uuid() } else { String::new() };
-        let begun = self.begin_block(kind, out);
+        self.begin_block(kind, out);
         let Some(message) = &mut self.stream.message else { return };
         let Some(block) = &mut message.open else { return };
-        debug_assert!(begun == block.text.is_empty());
         block.text.push_str(piece);
+        block.written += cost;
         if partial {
             out.push(Action::Chunk(Chunk {
                 session_id,
@@ -135,21 +145,20 @@ impl ClaudeOverAcp {
         });
     }
 
-    /// Opens a block of this kind if none is open; true if it did.
-    fn begin_block(&mut self, kind: ChunkKind, out: &mut Actions) -> bool {
-        let Some(message) = &mut self.stream.message else { return false };
+    /// Opens a block of this kind if none is open.
+    fn begin_block(&mut self, kind: ChunkKind, out: &mut Actions) {
+        let Some(message) = &mut self.stream.message else { return };
         if message.open.is_some() {
-            return false;
+            return;
         }
         let index = message.next_index;
         message.next_index += 1;
-        message.open = Some(OpenBlock { kind, index, text: String::new() });
+        message.open = Some(OpenBlock { kind, index, text: String::new(), written: 0 });
         let content_block = match kind {
             ChunkKind::Message => Block::Text { text: "" },
             ChunkKind::Thought => Block::Thinking { thinking: "", signature: "" },
         };
         self.event(&StreamEvent::ContentBlockStart { index, content_block }, out);
-        true
     }
 
     /// Ends the open block: it is written whole.
@@ -243,5 +252,36 @@ impl ClaudeOverAcp {
             let uuid = self.uuid();
             out.near(say::stream_event(&self.set.session_id, &uuid, event));
         }
+    }
+}
+
+/// How many bytes of a text, at the end of a character, take at most `room` as JSON; at least one character's.
+pub(super) fn fitting(text: &str, room: usize) -> usize {
+    // Nothing takes more than six bytes for one.
+    if text.len() <= room / 6 {
+        return text.len();
+    }
+    let mut sum = 0;
+    for (at, c) in text.char_indices() {
+        sum += escaped(c);
+        if sum > room && at > 0 {
+            return at;
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_by_what_it_takes_as_json() {
+        assert_eq!(fitting("abcdef", 3), 3);
+        assert_eq!(fitting("\u{1}\u{1}\u{1}", 12), 2);
+        assert_eq!(fitting("ää", 3), 2);
+        assert_eq!(fitting("\u{1}", 1), 1);
+        assert_eq!(fitting("short", 1000), 5);
+        assert_eq!(length("a\"\n\u{2028}"), 11);
     }
 }

@@ -12,14 +12,13 @@ use super::agent::Asked;
 use super::calls::Call;
 use super::calls::Status;
 use super::render::{self, ToolUse};
-use super::stream::RESULT_LIMIT;
+use super::stream::{RESULT_LIMIT, fitting};
 use crate::mappings::ToolUseAt;
 use crate::translate::{Action, Actions, Stop, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{OfSession, Prompt, PromptBlock};
 use crate::wire::jsonrpc::ErrorObject;
 use crate::wire::stream_json_agent::{self as say, Usage};
-use crate::wire::text::cut;
 use std::time::Duration;
 
 /// An agent that has not ended its turn so long after a cancel is killed and its session resumed (quirk 40).
@@ -187,6 +186,7 @@ impl ClaudeOverAcp {
         {
             out.near(say::replay(message, &self.set.session_id, &queued.uuid));
         }
+        self.stray_text(out);
         self.turn = Some(Turn::new(queued, now));
         self.prompt_hooks(out);
     }
@@ -380,7 +380,7 @@ impl ClaudeOverAcp {
         }
         match verdict.errors {
             Some(errors) => line["errors"] = json!(errors),
-            None => line["result"] = json!(cut(&verdict.result, RESULT_LIMIT)),
+            None => line["result"] = json!(&verdict.result[..fitting(&verdict.result, RESULT_LIMIT)]),
         }
         if let Some(structured) = &turn.structured {
             line["structured_output"] = structured.clone();

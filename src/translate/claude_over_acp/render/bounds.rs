@@ -19,8 +19,10 @@ pub(crate) const STRUCTURED: usize = 300_000;
 const MARKER: usize = 64;
 
 /// How many bytes a character has in a JSON string.
-fn escaped(c: char) -> usize {
+pub(crate) fn escaped(c: char) -> usize {
     match c {
+        // As diglot writes them.
+        '\u{2028}' | '\u{2029}' => 6,
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         c if c < ' ' => 6,
         c => c.len_utf8(),

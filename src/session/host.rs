@@ -13,16 +13,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::acp::{Launch, why};
+use super::asker;
 use super::near;
 use super::printer::{Format, Printer};
 use super::registry::{MAILBOX, Mail};
 use super::store::{SessionRecord, SessionStore};
 use super::task::{Outside, SessionTask};
+use crate::peer::child::ChildSpec;
 use crate::peer::relay::{Conn, Relay, RelayEvent, TOKEN};
 use crate::peer::stdio;
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::claude_over_acp::{ClaudeOverAcp, RelayCommand, Settings};
 use crate::translate::{Clock, IdSource};
+use crate::wire::acp_client::McpServer;
 use crate::wire::frame::Frame;
 use crate::wire::jsonrpc::to_line;
 
@@ -50,6 +53,8 @@ pub struct HostOptions {
     pub settings: Settings,
     /// How the agent is started.
     pub launch: Launch,
+    /// The MCP server that answers permission questions.
+    pub asker: Option<McpServer>,
     /// What comes on stdin.
     pub input: Input,
     /// What stdout gets.
@@ -88,7 +93,7 @@ impl Clock for Real {
 ///
 /// Needs a tokio runtime with I/O and time.
 pub async fn run(options: HostOptions) -> u8 {
-    let HostOptions { mut settings, launch, input, format, store, trace } = options;
+    let HostOptions { mut settings, launch, asker, input, format, store, trace } = options;
     let printer = (format != Format::StreamJson).then(|| Printer::new(format));
     let (near, mut writer) = near::spawn_printing(stdio::Stdout::open(), trace.clone(), printer);
     let (mailbox, receiver) = mpsc::channel(MAILBOX);
@@ -116,6 +121,18 @@ pub async fn run(options: HostOptions) -> u8 {
             tracing::warn!("an MCP client does not read; a message for it is lost");
         }
     };
+    let (to_asker, questions) = mpsc::channel(asker::QUESTIONS);
+    let asking = asker
+        .and_then(|server| asker_spec(server, &settings, &launch))
+        .map(|spec| tokio::spawn(asker::serve(spec, questions, mailbox.clone())));
+    let ask_mailbox = mailbox.clone();
+    let ask = move |effect, tool, arguments| {
+        if to_asker.try_send(asker::Question { effect, tool, arguments }).is_err() {
+            let answer = Err("too many permission questions wait, or nobody answers them".to_owned());
+            // What cannot be said now is said by the end of the turn.
+            let _ = ask_mailbox.try_send(Mail::ToolCalled { effect, answer });
+        }
+    };
     let task = SessionTask {
         translator: ClaudeOverAcp::new(settings),
         session_id: session_id.clone(),
@@ -124,7 +141,7 @@ pub async fn run(options: HostOptions) -> u8 {
         near: near.clone(),
         launch: Arc::new(launch),
         trace: trace.clone(),
-        outside: Some(Outside { remember: Box::new(remember), relay: Box::new(relayed) }),
+        outside: Some(Outside { remember: Box::new(remember), ask: Box::new(ask), relay: Box::new(relayed) }),
     };
     drop(near);
     let mut session = tokio::spawn(task.run());
@@ -194,6 +211,10 @@ pub async fn run(options: HostOptions) -> u8 {
     };
     // Dropping a session drops its process, and with it the guard's lifeline.
     session.abort();
+    if let Some(asking) = asking {
+        asking.abort();
+        let _ = asking.await;
+    }
     if let Some(pump) = pump {
         // Its folder goes with it.
         pump.abort();
@@ -203,6 +224,16 @@ pub async fn run(options: HostOptions) -> u8 {
         tracing::warn!("the host did not read everything that was said");
     }
     code
+}
+
+/// How the MCP server that answers permission questions is started; `None` when it is no program.
+fn asker_spec(server: McpServer, settings: &Settings, launch: &Launch) -> Option<ChildSpec> {
+    let McpServer::Stdio { command, args, env, .. } = server else { return None };
+    let mut spec = ChildSpec::new(command, settings.cwd.clone());
+    spec.args = args.into_iter().map(Into::into).collect();
+    spec.env = env.into_iter().map(|pair| (pair.name.into(), pair.value.into())).collect();
+    spec.guard.clone_from(&launch.guard);
+    Some(spec)
 }
 
 /// Opens the relay and says how it is started.

@@ -7,11 +7,13 @@
 //! | `near` | the one ordered, bounded queue to the editor |
 //! | `registry` | the live sessions: id → mailbox |
 //! | `task` | one session: its translator, its process, its timers |
+//! | `asker` | the MCP server that answers a host's permission questions |
 //! | `files` | what may be read for a preview |
 //! | `store` | which session of an agent is which session of a host |
 //! | `printer` | what stdout gets in each output format |
 
 pub mod acp;
+mod asker;
 mod files;
 pub mod host;
 mod near;

@@ -19,6 +19,8 @@ pub(super) enum Mail {
     Near(Bytes),
     /// The user interrupts.
     Interrupted,
+    /// The permission tool answered, or could not.
+    ToolCalled { effect: u64, answer: Result<String, String> },
     /// Of the MCP relay; without a line the connection has ended.
     Relay { conn: u64, server: Arc<str>, line: Option<Bytes> },
 }

@@ -78,6 +78,8 @@ pub(super) struct SessionTask<T> {
 pub(super) struct Outside {
     /// Keeps the agent's session id.
     pub(super) remember: Box<dyn FnMut(String) + Send>,
+    /// Asks the permission tool.
+    pub(super) ask: Box<dyn FnMut(u64, String, serde_json::Value) + Send>,
     /// A line for a connection of the MCP relay.
     pub(super) relay: Box<dyn FnMut(u64, Vec<u8>) + Send>,
 }
@@ -291,6 +293,7 @@ impl<T: Translator> SessionTask<T> {
         match mail {
             Mail::Near(line) => self.handle(Event::Near(&line), s).await,
             Mail::Interrupted => self.handle(Event::Interrupted, s).await,
+            Mail::ToolCalled { effect, answer } => self.handle(Event::ToolCalled { effect, answer }, s).await,
             Mail::Relay { conn, server, line } => {
                 self.handle(Event::Relay { conn, server: &server, line: line.as_deref() }, s).await;
             }
@@ -375,6 +378,11 @@ impl<T: Translator> SessionTask<T> {
                     Action::Relay { conn, line } => {
                         if let Some(outside) = &mut self.outside {
                             (outside.relay)(conn, line);
+                        }
+                    }
+                    Action::AskTool { effect, tool, arguments } => {
+                        if let Some(outside) = &mut self.outside {
+                            (outside.ask)(effect, tool, arguments);
                         }
                     }
                     Action::Remember { agent_session } => {

@@ -39,6 +39,13 @@ pub enum Event<'a> {
     NearClosed,
     /// The user interrupts from outside of the wire: SIGINT.
     Interrupted,
+    /// The permission tool answered [`Action::AskTool`].
+    ToolCalled {
+        /// The action's number.
+        effect: u64,
+        /// The text it gave, or why there is none.
+        answer: Result<String, String>,
+    },
     /// A line of a program that reached diglot through its MCP relay.
     Relay {
         /// The connection.
@@ -173,6 +180,15 @@ pub enum Action {
         conn: u64,
         /// The line.
         line: Vec<u8>,
+    },
+    /// Ask the host's permission tool; [`Event::ToolCalled`] follows.
+    AskTool {
+        /// Comes back with the answer.
+        effect: u64,
+        /// The tool's name on its server.
+        tool: String,
+        /// `{tool_name, input, tool_use_id}`.
+        arguments: serde_json::Value,
     },
     /// Keep which session of the agent belongs to the host's session.
     Remember {

@@ -348,7 +348,11 @@ impl Conversation {
                 }
                 Action::Note(_) | Action::ForgetFile => continue,
                 // A host's session has these; an editor's never does.
-                other @ (Action::Relay { .. } | Action::Remember { .. } | Action::Warn(_) | Action::Exit(_)) => {
+                other @ (Action::Relay { .. }
+                | Action::AskTool { .. }
+                | Action::Remember { .. }
+                | Action::Warn(_)
+                | Action::Exit(_)) => {
                     self.judge.broken(format!("session {number} does what only a host's does: {other:?}"));
                     continue;
                 }

@@ -24,6 +24,7 @@ use crate::trace::Trace;
 use crate::translate::claude_over_acp::host::mcp_servers;
 use crate::translate::claude_over_acp::{Open, Options, Settings, States};
 use crate::translate::rules::{PermissionMode, Rules};
+use crate::wire::acp_client::McpServer;
 
 /// How long a silent stdin is waited for when it might hold a prompt; the real one waits as long.
 const SILENT: Duration = Duration::from_secs(3);
@@ -63,7 +64,8 @@ pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path) -> Result<
         InputFormat::StreamJson => Input::Stream,
         InputFormat::Text => Input::Prompt(prompt(args)?),
     };
-    let options = conversation(args)?;
+    let mut options = conversation(args)?;
+    let asker = asker(args, &mut options)?;
     let settings = Settings {
         profile: Arc::new(profile),
         session_id,
@@ -76,7 +78,10 @@ pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path) -> Result<
         clock: Box::new(Real::default()),
     };
     let store = store.filter(|_| !args.no_session_persistence);
-    Ok(Started { options: HostOptions { settings, launch, input, format: args.format(), store, trace }, reservation })
+    Ok(Started {
+        options: HostOptions { settings, launch, asker, input, format: args.format(), store, trace },
+        reservation,
+    })
 }
 
 /// The agent: of the flag or the program's name, else of the configuration.
@@ -217,16 +222,7 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
             complain(&format!("Warning: {problem}"));
         }
     }
-    let asks_host = match args.permission_prompt_tool.as_deref() {
-        Some("stdio") => !args.permission_prompts_none,
-        Some(tool) => {
-            complain(&format!(
-                "Warning: --permission-prompt-tool {tool} is not served yet; what would be asked is denied"
-            ));
-            false
-        }
-        None => false,
-    };
+    let asks_host = args.permission_prompt_tool.as_deref() == Some("stdio") && !args.permission_prompts_none;
     let mode = match args.mode() {
         Some(mode) => PermissionMode::parse(mode).unwrap_or_default(),
         None => PermissionMode::default(),
@@ -245,6 +241,7 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
         partial: args.include_partial_messages,
         replay: args.replay_user_messages,
         asks_host,
+        permission_tool: None,
         mode,
         rules,
         model,
@@ -260,6 +257,36 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
         modern: given("CLAUDE_AGENT_SDK_VERSION"),
         forget: args.no_session_persistence,
     })
+}
+
+/// The MCP server of `--permission-prompt-tool mcp__SERVER__TOOL`. The agent gets it only if a rule allows another tool of it:
+/// one that only answers permissions is none of the agent's business.
+fn asker(args: &ClaudeArgs, options: &mut Options) -> Result<Option<McpServer>, String> {
+    let Some(name) = args.permission_prompt_tool.as_deref().filter(|tool| *tool != "stdio") else { return Ok(None) };
+    if args.permission_prompts_none {
+        return Ok(None);
+    }
+    let wrong = || format!("--permission-prompt-tool: expected stdio or mcp__SERVER__TOOL; found {name}");
+    let rest = name.strip_prefix("mcp__").ok_or_else(wrong)?;
+    // A server's name may hold the separator itself.
+    let known = options.mcp_servers.iter().position(|server| {
+        rest.strip_prefix(server.name()).is_some_and(|tool| tool.starts_with("__") && tool.len() > 2)
+    });
+    let Some(at) = known else {
+        return Err(format!("--permission-prompt-tool: no --mcp-config has the server of {name}"));
+    };
+    let server = options.mcp_servers[at].clone();
+    if matches!(server, McpServer::Remote { .. }) {
+        let name = server.name();
+        return Err(format!("--permission-prompt-tool: {name} is no stdio server, and only such a one is asked"));
+    }
+    let tool = &rest[server.name().len() + 2..];
+    let prefix = format!("mcp__{}__", server.name());
+    if !args.allowed_tools.iter().any(|rule| rule.starts_with(&prefix) && rule != name) {
+        options.mcp_servers.remove(at);
+    }
+    options.permission_tool = Some(tool.to_owned());
+    Ok(Some(server))
 }
 
 /// A JSON object, given as such or as the name of a file.

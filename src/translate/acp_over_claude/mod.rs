@@ -167,8 +167,8 @@ impl Translator for AcpOverClaude {
         }
         let (gone, before) = (self.near_closed, out.len());
         match event {
-            // Claude is started by `session/new`; the other two are for hosts.
-            Event::Begin | Event::Interrupted | Event::Relay { .. } => {}
+            // Claude is started by `session/new`; the others are for hosts.
+            Event::Begin | Event::Interrupted | Event::ToolCalled { .. } | Event::Relay { .. } => {}
             Event::Near(line) => self.near_line(line, out),
             Event::NearClosed => self.near_closed(out),
             Event::Far(line) => self.far_line(line, out),

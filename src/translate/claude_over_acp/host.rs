@@ -29,6 +29,8 @@ pub(super) struct Host {
     pub(super) initialize: Option<String>,
     /// It was answered.
     pub(super) initialized: bool,
+    /// It has said something.
+    pub(super) spoke: bool,
     /// It has closed our stdin.
     pub(super) closed: bool,
     /// What of its `initialize` was applied (rule 8).
@@ -55,6 +57,8 @@ pub(super) struct HostAsk {
 pub(super) enum About {
     /// A permission question of this number.
     Permission(u64),
+    /// The same, asked of the host's permission tool.
+    ByTool(u64),
     /// A hook of this run.
     Hook(u32),
     /// A message of an MCP client; the id it waits under.
@@ -86,6 +90,14 @@ impl ClaudeOverAcp {
                 return;
             }
         };
+        self.host.spoke = true;
+        if let Some(why) = self.doomed.take() {
+            let request = HostRequest::read(parsed.request);
+            if text(request.subtype).as_deref() == Some("initialize") {
+                self.host.initialize = text(parsed.request_id).map(Into::into);
+            }
+            return self.fail_to_start(&why, out);
+        }
         match &*parsed.kind() {
             "user" => self.prompted_by_host(&HostUser::of_line(line), out),
             "control_request" => {
@@ -342,7 +354,7 @@ impl ClaudeOverAcp {
             _ => Err(text(response.error).unwrap_or("the host answered with an error".into()).into_owned()),
         };
         match ask.about {
-            About::Permission(number) => self.permission_answered(number, answer, out),
+            About::Permission(number) | About::ByTool(number) => self.permission_answered(number, answer, out),
             About::Hook(run) => self.hook_answered(run, &id, answer, out),
             About::Mcp { conn, id } => self.mcp_answered(conn, id, answer, out),
         }
@@ -351,9 +363,14 @@ impl ClaudeOverAcp {
     /// The host has closed stdin.
     pub(super) fn host_closed(&mut self, out: &mut Actions) {
         self.host.closed = true;
+        if let Some(why) = self.doomed.take() {
+            return self.fail_to_start(&why, out);
+        }
         for ask in std::mem::take(&mut self.asks) {
             match ask.about {
                 About::Permission(number) => self.permission_answered(number, Err(NOBODY.to_owned()), out),
+                // The tool is no part of the host.
+                About::ByTool(_) => self.asks.push(ask),
                 About::Hook(run) => self.hook_answered(run, &ask.id, Err(NOBODY.to_owned()), out),
                 About::Mcp { conn, id } => self.mcp_answered(conn, id, Err(NOBODY.to_owned()), out),
             }

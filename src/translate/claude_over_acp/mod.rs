@@ -101,6 +101,8 @@ pub struct Options {
     pub replay: bool,
     /// `--permission-prompt-tool stdio`: the host answers `can_use_tool`.
     pub asks_host: bool,
+    /// `--permission-prompt-tool mcp__S__T`: this tool of the server S answers.
+    pub permission_tool: Option<String>,
     /// The mode at the start.
     pub mode: PermissionMode,
     /// Rules of flags and settings.
@@ -163,6 +165,8 @@ pub struct ClaudeOverAcp {
     context: Option<(u64, u64)>,
     /// The last result was an error.
     failed: bool,
+    /// Why the session cannot begin, until the host can hear it.
+    doomed: Option<String>,
     ended: bool,
 }
 
@@ -187,6 +191,7 @@ impl ClaudeOverAcp {
             cost_usd: 0.0,
             context: None,
             failed: false,
+            doomed: None,
             ended: false,
             set,
         }
@@ -248,6 +253,7 @@ impl Translator for ClaudeOverAcp {
             Event::Near(line) => self.host_line(line, out),
             Event::NearClosed => self.host_closed(out),
             Event::Interrupted => self.interrupted_by_signal(out),
+            Event::ToolCalled { effect, answer } => self.permission_tool_answered(effect, answer, out),
             Event::Relay { conn, server, line } => self.relay_said(conn, server, line, out),
             Event::Far(line) => self.agent_line(line, out),
             Event::FarFailed(why) => self.agent_failed(why, out),
@@ -259,7 +265,11 @@ impl Translator for ClaudeOverAcp {
                 Timer::Commands => self.answer_initialize(out),
                 Timer::Barrier => self.barrier_over(out),
                 Timer::Hook(number) => self.hook_timed_out(number, out),
-                Timer::Control => {}
+                Timer::Control => {
+                    if let Some(why) = self.doomed.take() {
+                        self.fail_to_start(&why, out);
+                    }
+                }
             },
             // Nothing is read from files here.
             Event::FileRead { .. } => {}

@@ -27,6 +27,9 @@ use crate::wire::text::{Raw, boolean, items, text, uint};
 /// An agent that has not opened a session by then is given up: a Python host waits 60 s (rule 7).
 const START_LIMIT: Duration = Duration::from_secs(50);
 
+/// How long a failed start waits for the host's first word.
+const WORDLESS: Duration = Duration::from_secs(2);
+
 /// How long the answer to the host's `initialize` waits for the agent's commands (rendition table).
 const COMMANDS_LIMIT: Duration = Duration::from_millis(300);
 
@@ -480,6 +483,17 @@ impl ClaudeOverAcp {
 
     /// The same when there is no process (any more).
     pub(super) fn cannot_start(&mut self, why: &str, out: &mut Actions) {
+        if !self.host.spoke && !self.host.closed {
+            // Its `initialize` is on the way, and its answer is where a host looks first.
+            self.doomed = Some(why.to_owned());
+            out.push(Action::SetTimer(Timer::Control, WORDLESS));
+            return;
+        }
+        self.fail_to_start(why, out);
+    }
+
+    /// What was kept until the host could hear it.
+    pub(super) fn fail_to_start(&mut self, why: &str, out: &mut Actions) {
         self.tell_failure(why, out);
         self.failed = true;
         self.ended = true;

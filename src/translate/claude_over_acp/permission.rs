@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
-use super::host::{About, NOBODY, parsed};
+use super::host::{About, HostAsk, NOBODY, parsed};
 use super::open::members;
 use super::render::ToolUse;
 use crate::translate::rules::{Decision, PermissionMode, Rejected, STARTUP, read_updates};
@@ -184,14 +184,41 @@ impl ClaudeOverAcp {
 
     /// Asks the host, if it answers.
     fn ask_about(&mut self, number: u64, out: &mut Actions) {
+        let Some(one) = self.asked_use(number) else { return };
+        if let Some(tool) = self.set.options.permission_tool.clone() {
+            return self.ask_tool(number, tool, &one, out);
+        }
         if self.host.closed {
             return self.refuse(number, NOBODY, &Why::Nobody, out);
         }
-        let Some(one) = self.asked_use(number) else { return };
         if self.permission_request_hooks(number, &one, out) {
             return;
         }
         self.ask_can_use_tool(number, out);
+    }
+
+    /// Asks the host's permission tool.
+    fn ask_tool(&mut self, number: u64, tool: String, one: &ToolUse, out: &mut Actions) {
+        let arguments = json!({"tool_name": one.name, "input": one.input, "tool_use_id": one.id});
+        self.asks.push(HostAsk { id: tool_ask(number), about: About::ByTool(number) });
+        out.push(Action::AskTool { effect: number, tool, arguments });
+    }
+
+    /// It answered, in JSON as text.
+    pub(super) fn permission_tool_answered(&mut self, effect: u64, answer: Result<String, String>, out: &mut Actions) {
+        let Some(at) = self.asks.iter().position(|a| a.about == About::ByTool(effect)) else {
+            out.note("an answer of the permission tool's to no open question");
+            return;
+        };
+        self.asks.remove(at);
+        let raw = answer.and_then(|text| {
+            RawValue::from_string(text)
+                .map_err(|_| "the permission tool's answer is no JSON; nobody approved".to_owned())
+        });
+        match &raw {
+            Ok(raw) => self.permission_answered(effect, Ok(HostAnswer::read(Some(raw))), out),
+            Err(why) => self.permission_answered(effect, Err(why.clone()), out),
+        }
     }
 
     /// `can_use_tool`.
@@ -397,7 +424,7 @@ impl ClaudeOverAcp {
             std::mem::take(&mut self.asks).into_iter().partition(|a| !matches!(a.about, About::Mcp { .. }));
         self.asks = kept;
         for ask in gone {
-            if !self.host.closed {
+            if !self.host.closed && !matches!(ask.about, About::ByTool(_)) {
                 out.near(say::withdraw(&ask.id));
             }
         }
@@ -630,6 +657,11 @@ fn as_list(answer: &Value) -> Value {
         Value::Array(_) => answer.clone(),
         one => json!([one]),
     }
+}
+
+/// The name of a question to the permission tool among those to the host.
+fn tool_ask(number: u64) -> String {
+    format!("tool-{number}")
 }
 
 /// What an "always" of the host's would grant: this tool, for this session.

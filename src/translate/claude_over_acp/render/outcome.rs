@@ -81,7 +81,7 @@ fn shown(call: &Call) -> String {
     let mut parts: Vec<String> = Vec::new();
     for content in call.output.iter().flatten() {
         match content {
-            Content::Text(text) => parts.push(text.clone()),
+            Content::Text(text) => parts.push(unfenced(text).to_owned()),
             Content::Image { mime, .. } => parts.push(format!("[image: {mime}]")),
             Content::Link { uri, name } if name.is_empty() => parts.push(uri.clone()),
             Content::Link { uri, name } => parts.push(format!("[{name}]({uri})")),
@@ -92,6 +92,17 @@ fn shown(call: &Call) -> String {
         parts.push(call.terminal.text());
     }
     parts.join("\n")
+}
+
+/// The output inside of the fence that the adapters of Claude put around a command's output.
+fn unfenced(text: &str) -> &str {
+    let inside = || {
+        let fence = text.len() - text.trim_start_matches('`').len();
+        let (marks, rest) = text.split_at(fence);
+        let body = rest.strip_prefix("console\n")?.trim_end().strip_suffix(marks)?;
+        (fence >= 3 && !body.contains(marks)).then_some(body.strip_suffix('\n').unwrap_or(body))
+    };
+    inside().unwrap_or(text)
 }
 
 /// Whether the file that is written was there before, as far as anything says so.

@@ -19,7 +19,10 @@ export const HOSTS = [
   python('py-0.2', { 'claude-agent-sdk': '0.2.189' }, 'claude_agent_sdk'),
   python('py-0.0', { 'claude-code-sdk': '0.0.25' }, 'claude_code_sdk', {
     also: ['mcp<2'],
-    lacks: { 'set-model': 'has no such call', 'set-mode': 'has no such call', structured: 'has no such option' },
+    lacks: {
+      'set-model': 'has no such call', 'set-mode': 'has no such call', structured: 'has no such option',
+      'deny-interrupt': 'its refusals cannot ask for an end',
+    },
     unheard: 'answers {allow: true}, which claude took until 2.0',
   }),
 ];

@@ -46,6 +46,14 @@ fn deltas_merged(bencher: Bencher<'_, '_>) {
     });
 }
 
+/// A token of an ACP agent's, as a stream event for a host: the reverse direction. Budget: 3 µs.
+#[divan::bench(sample_size = 1_000)]
+fn delta_to_host(bencher: Bencher<'_, '_>) {
+    let mut host = support::host::Host::new();
+    let line = support::host::chunk("token ");
+    bencher.counter(ItemsCount::new(1usize)).bench_local(|| host.hear(black_box(&line)));
+}
+
 /// A piece of a tool call's input.
 #[divan::bench(sample_size = 1_000)]
 fn delta_of_input(bencher: Bencher<'_, '_>) {

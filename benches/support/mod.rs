@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
+pub(crate) mod host;
+
 use std::sync::Arc;
 
 use diglot::mappings::{AgentProfile, Mappings};

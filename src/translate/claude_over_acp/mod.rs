@@ -148,6 +148,8 @@ pub enum States {
 /// One session of a host.
 pub struct ClaudeOverAcp {
     set: Settings,
+    /// The host's id of the session.
+    session: Arc<str>,
     agent: agent::Agent,
     host: host::Host,
     queue: VecDeque<turn::Queued>,
@@ -177,6 +179,7 @@ impl ClaudeOverAcp {
         let mode = set.options.mode;
         let rules = std::mem::take(&mut set.options.rules);
         Self {
+            session: set.session_id.as_str().into(),
             agent: agent::Agent::default(),
             host: host::Host::new(&set.options),
             queue: VecDeque::new(),

@@ -84,7 +84,7 @@ impl ClaudeOverAcp {
         }
         self.begin_message(agent_id, out);
         let partial = self.set.options.partial;
-        let session_id: Arc<str> = self.set.session_id.as_str().into();
+        let session_id = self.session.clone();
         let uuid = if partial { self.uuid() } else { String::new() };
         self.begin_block(kind, out);
         let Some(message) = &mut self.stream.message else { return };

@@ -6,12 +6,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use diglot::mappings::ledger::Way;
 use serde_json::{Map, Value};
 
 /// The pairs of section and word that were shown.
-#[derive(Default)]
 pub(crate) struct Shown {
+    way: Way,
     words: BTreeSet<(String, String)>,
+}
+
+/// Who said a line of stream-json.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// The host.
+    Host,
+    /// Claude, or diglot in its place.
+    Claude,
+    /// The golden line does not say.
+    Unknown,
 }
 
 type Object = Map<String, Value>;
@@ -42,6 +54,11 @@ const TYPES: [&str; 18] = [
 const ASKED_BY_CLAUDE: [&str; 4] = ["can_use_tool", "hook_callback", "elicitation", "request_user_dialog"];
 
 impl Shown {
+    /// Nothing was shown yet.
+    pub(crate) fn new(way: Way) -> Self {
+        Self { way, words: BTreeSet::new() }
+    }
+
     /// Whether a message shows this word of this section.
     pub(crate) fn has(&self, section: &str, word: &str) -> bool {
         self.words.contains(&(section.to_owned(), word.to_owned()))
@@ -52,24 +69,42 @@ impl Shown {
         let mut asked: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in text.lines() {
             if let Ok(value) = serde_json::from_str(line) {
-                self.find(&value, &mut asked);
+                let said = self.said(&value);
+                self.find(&value, said, &mut asked);
             }
         }
     }
 
-    fn find(&mut self, value: &Value, asked: &mut BTreeMap<String, Vec<String>>) {
+    /// Who says the stream-json of a golden line: its near side is the host when a host talks to an agent, its far side is
+    /// claude when an editor talks to claude.
+    fn said(&self, line: &Value) -> Said {
+        let is = |direction: &str, wire: &str| line.get(direction).and_then(Value::as_str) == Some(wire);
+        let (host, claude) = match self.way {
+            Way::Forward => (is("out", "far"), is("in", "far")),
+            Way::Reverse => (is("in", "near"), is("out", "near")),
+        };
+        match (host, claude) {
+            (true, _) => Said::Host,
+            (_, true) => Said::Claude,
+            _ => Said::Unknown,
+        }
+    }
+
+    fn find(&mut self, value: &Value, said: Said, asked: &mut BTreeMap<String, Vec<String>>) {
         match value {
             Value::Object(object) if object.contains_key("jsonrpc") => self.acp(object, asked),
-            Value::Object(object) if TYPES.contains(&text(object, "type")) => self.stream_json(object),
-            Value::Object(object) => object.values().for_each(|value| self.find(value, asked)),
-            Value::Array(items) => items.iter().for_each(|value| self.find(value, asked)),
+            Value::Object(object) if TYPES.contains(&text(object, "type")) => self.stream_json(object, said),
+            Value::Object(object) => object.values().for_each(|value| self.find(value, said, asked)),
+            Value::Array(items) => items.iter().for_each(|value| self.find(value, said, asked)),
             Value::String(string) if string.starts_with('{') => {
                 if let Ok(value @ Value::Object(_)) = serde_json::from_str(string) {
-                    self.find(&value, asked);
+                    self.find(&value, said, asked);
                 }
             }
-            // The arguments a process is started with.
-            Value::String(string) if string.starts_with("--") => self.add("flag", string),
+            // The arguments a process is started with, or that a host gives.
+            Value::String(string) if string.starts_with("--") => {
+                self.add("flag", string.split('=').next().unwrap_or_default());
+            }
             Value::String(string) if string == "-p" => self.add("flag", "--print"),
             _ => {}
         }
@@ -120,6 +155,10 @@ impl Shown {
                 self.keys("field", &format!("{method}."), result);
             }
             self.add("stop_reason", text(result, "stopReason"));
+            for option in objects(result, "configOptions") {
+                self.add("config_option", text(option, "type"));
+                self.add("config_category", text(option, "category"));
+            }
             if let Some(outcome) = object(result, "outcome") {
                 self.add("permission_outcome", text(outcome, "outcome"));
             }
@@ -139,6 +178,9 @@ impl Shown {
     fn params(&mut self, params: &Object) {
         if let Some(capabilities) = object(params, "clientCapabilities") {
             self.paths("client_capability", "", capabilities);
+        }
+        if let Some(system) = object(params, "systemPrompt") {
+            self.add("system_prompt", text(system, "mode"));
         }
         for server in objects(params, "mcpServers") {
             let kind = text(server, "type");
@@ -255,13 +297,13 @@ impl Shown {
 
     // stream-json
 
-    fn stream_json(&mut self, message: &Object) {
+    fn stream_json(&mut self, message: &Object, said: Said) {
         let kind = text(message, "type");
         let body = object(message, "message");
         let blocks = || body.map(|body| objects(body, "content")).unwrap_or_default();
         match kind {
-            // Claude's own `user` lines carry its session id; ours leave it empty.
-            "user" if text(message, "session_id").is_empty() => {
+            // Where nothing else tells: claude's own `user` lines carry its session id, those of hosts need not.
+            "user" if said == Said::Host || said == Said::Unknown && text(message, "session_id").is_empty() => {
                 self.add("stdin", kind);
                 self.keys("user_field", "", message);
                 self.add("user_field", "message.content");
@@ -270,8 +312,9 @@ impl Shown {
                 }
                 return;
             }
-            "control_request" => return self.control_request(message),
-            "control_response" => return self.control_response(message),
+            "control_request" => return self.control_request(message, said),
+            "control_response" => return self.control_response(message, said),
+            _ if said == Said::Host => return self.add("stdin", kind),
             _ => {}
         }
         self.add("stdout", kind);
@@ -294,6 +337,7 @@ impl Shown {
                     self.add("stream_event", text(event, "type"));
                     if let Some(delta) = object(event, "delta") {
                         self.add("delta", text(delta, "type"));
+                        self.add("model_stop", text(delta, "stop_reason"));
                     }
                     if let Some(block) = object(event, "content_block") {
                         self.claude_block(block);
@@ -308,6 +352,9 @@ impl Shown {
             }
             "system" => {
                 self.add("system", text(message, "subtype"));
+                if text(message, "subtype") == "init" {
+                    self.keys("init_line", "", message);
+                }
                 self.add("status", text(message, "status"));
                 self.add("task_type", text(message, "task_type"));
                 self.add("mode", text(message, "permissionMode"));
@@ -334,38 +381,56 @@ impl Shown {
         }
     }
 
-    fn control_request(&mut self, message: &Object) {
+    fn control_request(&mut self, message: &Object, said: Said) {
         let Some(request) = object(message, "request") else {
             return;
         };
         let subtype = text(request, "subtype");
-        if ASKED_BY_CLAUDE.contains(&subtype) {
+        if said == Said::Claude || said == Said::Unknown && ASKED_BY_CLAUDE.contains(&subtype) {
             self.add("stdout", "control_request");
             self.add("request_from_claude", subtype);
-            self.keys("question", "", request);
+            match subtype {
+                "can_use_tool" => self.keys("question", "", request),
+                "hook_callback" => {
+                    let input = object(request, "input");
+                    self.add("hook_event", input.map(|input| text(input, "hook_event_name")).unwrap_or_default());
+                }
+                _ => {}
+            }
             self.suggestions(request, "permission_suggestions");
         } else {
             self.add("stdin", "control_request");
             self.add("request_to_claude", subtype);
             self.add("mode", text(request, "mode"));
+            if subtype == "initialize" {
+                self.keys("init_request", "", request);
+            }
         }
     }
 
-    fn control_response(&mut self, message: &Object) {
+    fn control_response(&mut self, message: &Object, said: Said) {
         let Some(envelope) = object(message, "response") else {
             return;
         };
         let empty = Object::new();
         let body = object(envelope, "response").unwrap_or(&empty);
         let behavior = text(body, "behavior");
-        if behavior.is_empty() && text(envelope, "subtype") == "success" {
+        let by_claude = behavior.is_empty() && text(envelope, "subtype") == "success";
+        if said == Said::Claude || said == Said::Unknown && by_claude {
             self.add("stdout", "control_response");
             self.keys("init_answer", "", body);
             self.add("mode", text(body, "current_permission_mode"));
         } else {
             self.add("stdin", "control_response");
-            self.add("answer", behavior);
-            self.keys("answer", "", body);
+            if !behavior.is_empty() {
+                self.add("answer", behavior);
+                self.keys("answer", "", body);
+            } else {
+                self.keys("hook_answer", "", body);
+            }
+            if let Some(hook) = object(body, "hookSpecificOutput") {
+                self.keys("hook_answer", "", hook);
+            }
             self.suggestions(body, "updatedPermissions");
         }
     }
@@ -395,7 +460,7 @@ fn objects<'v>(object: &'v Object, key: &str) -> Vec<&'v Object> {
 
 #[test]
 fn a_word_is_shown_only_in_its_place() {
-    let mut shown = Shown::default();
+    let mut shown = Shown::new(Way::Forward);
     shown.file(concat!(
         r#"{"near":{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"image"}]}}}"#,
         "\n",
@@ -425,6 +490,40 @@ fn a_word_is_shown_only_in_its_place() {
         assert!(shown.has(section, word), "{section}: {word}");
     }
     for (section, word) in [("content", "image"), ("stdout", "user"), ("user_block", "text"), ("update", "end_turn")] {
+        assert!(!shown.has(section, word), "{section}: {word}");
+    }
+}
+
+#[test]
+fn in_the_other_direction_the_near_side_is_the_host() {
+    let mut shown = Shown::new(Way::Reverse);
+    shown.file(concat!(
+        r#"{"about":"x","args":["--max-turns=3"]}"#,
+        "\n",
+        r#"{"in":"near","line":{"type":"user","session_id":"s","message":{"content":[{"type":"image"}]}}}"#,
+        "\n",
+        r#"{"in":"near","line":{"type":"control_request","request":{"subtype":"mcp_message"}}}"#,
+        "\n",
+        r#"{"out":"near","line":{"type":"control_request","request":{"subtype":"hook_callback","input":{"hook_event_name":"Stop"}}}}"#,
+        "\n",
+        r#"{"in":"near","line":{"type":"control_response","response":{"subtype":"success","response":{"decision":"block"}}}}"#,
+        "\n",
+        r#"{"out":"near","line":{"type":"user","session_id":"","message":{"content":[{"type":"tool_result"}]}}}"#,
+    ));
+    for (section, word) in [
+        ("flag", "--max-turns"),
+        ("stdin", "user"),
+        ("user_block", "image"),
+        ("request_to_claude", "mcp_message"),
+        ("request_from_claude", "hook_callback"),
+        ("hook_event", "Stop"),
+        ("hook_answer", "decision"),
+        ("content_block", "tool_result"),
+        ("stdout", "user"),
+    ] {
+        assert!(shown.has(section, word), "{section}: {word}");
+    }
+    for (section, word) in [("request_from_claude", "mcp_message"), ("stdout", "control_response")] {
         assert!(!shown.has(section, word), "{section}: {word}");
     }
 }

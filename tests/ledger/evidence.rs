@@ -50,6 +50,23 @@ const TYPES: [&str; 18] = [
     "session_state_changed",
 ];
 
+/// What a golden file says of the host's command line, and the flag that said it.
+const SETTINGS: [(&str, &str); 13] = [
+    ("resume", "--resume"),
+    ("fork", "--fork-session"),
+    ("add_dirs", "--add-dir"),
+    ("partial", "--include-partial-messages"),
+    ("replay", "--replay-user-messages"),
+    ("mode", "--permission-mode"),
+    ("model", "--model"),
+    ("system_prompt", "--system-prompt"),
+    ("append_system_prompt", "--append-system-prompt"),
+    ("mcp_servers", "--mcp-config"),
+    ("max_turns", "--max-turns"),
+    ("json_schema", "--json-schema"),
+    ("forget", "--no-session-persistence"),
+];
+
 /// What claude asks; every other control request is ours.
 const ASKED_BY_CLAUDE: [&str; 4] = ["can_use_tool", "hook_callback", "elicitation", "request_user_dialog"];
 
@@ -68,26 +85,40 @@ impl Shown {
     pub(crate) fn file(&mut self, text: &str) {
         let mut asked: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in text.lines() {
-            if let Ok(value) = serde_json::from_str(line) {
-                let said = self.said(&value);
-                self.find(&value, said, &mut asked);
+            let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
+            let is = |direction: &str, what: &str| value.get(direction).and_then(Value::as_str) == Some(what);
+            if is("out", "exit") {
+                self.add("exit_code", &value.get("code").map(ToString::to_string).unwrap_or_default());
             }
+            // What goes through the relay is neither protocol.
+            if is("in", "relay") || is("out", "relay") {
+                continue;
+            }
+            if let Some(setting) = value.get("setting").and_then(Value::as_object) {
+                self.setting(setting);
+            }
+            // Who says the stream-json of a line.
+            let (host, claude) = match self.way {
+                Way::Forward => (is("out", "far"), is("in", "far")),
+                Way::Reverse => (is("in", "host"), is("out", "host")),
+            };
+            let said = match (host, claude) {
+                (true, _) => Said::Host,
+                (_, true) => Said::Claude,
+                _ => Said::Unknown,
+            };
+            self.find(&value, said, &mut asked);
         }
     }
 
-    /// Who says the stream-json of a golden line: its near side is the host when a host talks to an agent, its far side is
-    /// claude when an editor talks to claude.
-    fn said(&self, line: &Value) -> Said {
-        let is = |direction: &str, wire: &str| line.get(direction).and_then(Value::as_str) == Some(wire);
-        let (host, claude) = match self.way {
-            Way::Forward => (is("out", "far"), is("in", "far")),
-            Way::Reverse => (is("in", "near"), is("out", "near")),
-        };
-        match (host, claude) {
-            (true, _) => Said::Host,
-            (_, true) => Said::Claude,
-            _ => Said::Unknown,
+    /// What a host's command line asked for.
+    fn setting(&mut self, setting: &Object) {
+        for (member, flag) in SETTINGS {
+            if setting.contains_key(member) {
+                self.add("flag", flag);
+            }
         }
+        self.add("mode", text(setting, "mode"));
     }
 
     fn find(&mut self, value: &Value, said: Said, asked: &mut BTreeMap<String, Vec<String>>) {
@@ -151,7 +182,9 @@ impl Shown {
             self.keys("part", "error.", error);
         }
         if let Some(result) = object(message, "result") {
-            for method in asked.get(&id).cloned().unwrap_or_default() {
+            // `@session/new` stands for the id of that request.
+            let named = text(message, "id").strip_prefix('@').map(ToOwned::to_owned);
+            for method in asked.get(&id).cloned().unwrap_or_default().into_iter().chain(named) {
                 self.keys("field", &format!("{method}."), result);
             }
             self.add("stop_reason", text(result, "stopReason"));
@@ -495,23 +528,33 @@ fn a_word_is_shown_only_in_its_place() {
 }
 
 #[test]
-fn in_the_other_direction_the_near_side_is_the_host() {
+fn in_the_other_direction_the_host_is_the_near_side() {
     let mut shown = Shown::new(Way::Reverse);
     shown.file(concat!(
-        r#"{"about":"x","args":["--max-turns=3"]}"#,
+        r#"{"about":"x","setting":{"max_turns":3,"mode":"plan"},"args":["--verbose=true"]}"#,
         "\n",
-        r#"{"in":"near","line":{"type":"user","session_id":"s","message":{"content":[{"type":"image"}]}}}"#,
+        r#"{"in":"host","line":{"type":"user","session_id":"s","message":{"content":[{"type":"image"}]}}}"#,
         "\n",
-        r#"{"in":"near","line":{"type":"control_request","request":{"subtype":"mcp_message"}}}"#,
+        r#"{"in":"host","line":{"type":"control_request","request":{"subtype":"mcp_message"}}}"#,
         "\n",
-        r#"{"out":"near","line":{"type":"control_request","request":{"subtype":"hook_callback","input":{"hook_event_name":"Stop"}}}}"#,
+        r#"{"out":"host","line":{"type":"control_request","request":{"subtype":"hook_callback","input":{"hook_event_name":"Stop"}}}}"#,
         "\n",
-        r#"{"in":"near","line":{"type":"control_response","response":{"subtype":"success","response":{"decision":"block"}}}}"#,
+        r#"{"in":"host","line":{"type":"control_response","response":{"subtype":"success","response":{"decision":"block"}}}}"#,
         "\n",
-        r#"{"out":"near","line":{"type":"user","session_id":"","message":{"content":[{"type":"tool_result"}]}}}"#,
+        r#"{"out":"host","line":{"type":"user","session_id":"","message":{"content":[{"type":"tool_result"}]}}}"#,
+        "\n",
+        r#"{"in":"agent","line":{"jsonrpc":"2.0","id":"@session/new","result":{"sessionId":"s"}}}"#,
+        "\n",
+        r#"{"in":"relay","line":{"jsonrpc":"2.0","id":1,"method":"session/list"}}"#,
+        "\n",
+        r#"{"out":"exit","code":1}"#,
     ));
     for (section, word) in [
         ("flag", "--max-turns"),
+        ("flag", "--verbose"),
+        ("mode", "plan"),
+        ("field", "session/new.sessionId"),
+        ("exit_code", "1"),
         ("stdin", "user"),
         ("user_block", "image"),
         ("request_to_claude", "mcp_message"),
@@ -523,7 +566,9 @@ fn in_the_other_direction_the_near_side_is_the_host() {
     ] {
         assert!(shown.has(section, word), "{section}: {word}");
     }
-    for (section, word) in [("request_from_claude", "mcp_message"), ("stdout", "control_response")] {
+    for (section, word) in
+        [("request_from_claude", "mcp_message"), ("stdout", "control_response"), ("client_request", "session/list")]
+    {
         assert!(!shown.has(section, word), "{section}: {word}");
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! | promise | test |
 //! |---|---|
-//! | every word has a row, every row is a word | `words_and_rows_are_the_same` |
+//! | every word has a row, every row is a word (and a row of each direction: the loader sees to that) | `words_and_rows_are_the_same` |
 //! | the word lists miss no method of the schema | `every_method_of_the_schema_is_a_word` |
-//! | a `translated` row is shown by a golden file | `every_translated_word_is_shown_by_a_golden_file` |
+//! | a `translated` row is shown by a golden file of its direction | `every_translated_word_is_shown_by_a_golden_file` |
 //! | a row whose word is handled has code that handles it | `every_handled_word_is_in_the_sources` |
 //! | a word in the code has a row that says so | `every_word_in_the_sources_has_a_row` |
 //! | an error reason in the code has words | `every_reason_in_the_sources_has_words` |
@@ -19,10 +19,21 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use diglot::mappings::Mappings;
-use diglot::mappings::ledger::{Fate, Ledger, Row, Section, Work};
+use diglot::mappings::ledger::{Fate, Ledger, Row, Section, Way, Work};
 
 use evidence::Shown;
 use sources::Sources;
+
+/// How many `translated` rows of a direction may lack a golden file. 0 is the rule; a number is work that is not done, and
+/// may only become smaller.
+fn may_lack_golden(way: Way) -> usize {
+    match way {
+        Way::Forward => 0,
+        Way::Reverse => UNSHOWN_REVERSE,
+    }
+}
+
+const UNSHOWN_REVERSE: usize = 37;
 
 /// Below the repository's root.
 fn root(path: &str) -> PathBuf {
@@ -122,34 +133,46 @@ fn every_method_of_the_schema_is_a_word() {
 
 #[test]
 fn every_translated_word_is_shown_by_a_golden_file() {
-    let golden = files("golden/forward", "ndjson");
-    if golden.is_empty() {
-        // A checkout without golden files (a published crate) has nothing to hold the rows against.
-        return;
-    }
-    let mut shown = Shown::default();
-    for path in &golden {
-        shown.file(&read(path));
-    }
-    let mut unshown = Vec::new();
-    for (_, section, row) in rows() {
-        for file in &row.golden {
-            assert!(
-                root("golden").join(file).is_file(),
-                "{} names golden/{file}, which is not there",
-                name(section, row)
-            );
+    for way in Way::ALL {
+        let folder = format!("golden/{}", way.as_str());
+        let golden = files(&folder, "ndjson");
+        if golden.is_empty() {
+            // A checkout without golden files (a published crate) has nothing to hold the rows against.
+            continue;
         }
-        if row.forward.fate == Fate::Translated && row.golden.is_empty() && !shown.has(&section.name, &row.word) {
-            unshown.push(name(section, row));
+        let mut shown = Shown::new(way);
+        for path in &golden {
+            shown.file(&read(path));
+        }
+        let mut unshown = Vec::new();
+        for (_, section, row) in rows() {
+            let direction = row.direction(way);
+            for file in &direction.golden {
+                assert!(
+                    root("golden").join(file).is_file(),
+                    "{} names golden/{file}, which is not there",
+                    name(section, row)
+                );
+            }
+            if direction.fate == Fate::Translated && direction.golden.is_empty() && !shown.has(&section.name, &row.word)
+            {
+                unshown.push(name(section, row));
+            }
+        }
+        let list = unshown.join("\n");
+        let most = may_lack_golden(way);
+        assert!(
+            unshown.len() <= most,
+            "{} translated rows that no file of {folder} shows, {most} may be (record a conversation that does, or name its file \
+             in the row):\n{list}",
+            unshown.len(),
+        );
+        if !unshown.is_empty() {
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "{folder}: {} translated rows are not shown yet (at most {most}):\n{list}", unshown.len())
+                .expect("standard output");
         }
     }
-    assert!(
-        unshown.is_empty(),
-        "{} translated rows that no file of golden/forward shows (record a conversation that does, or name its file in the row):\n{}",
-        unshown.len(),
-        unshown.join("\n")
-    );
 }
 
 #[test]
@@ -159,13 +182,18 @@ fn every_handled_word_is_in_the_sources() {
         return;
     }
     let handled = [Fate::Translated, Fate::Answered, Fate::Meta, Fate::Used, Fate::Sent];
-    let missing: Vec<_> = rows()
-        .filter(|(_, _, row)| handled.contains(&row.forward.fate))
-        // What is refused with the protocol's own error needs no code of its own: every unknown word is.
-        .filter(|(_, _, row)| row.forward.fate != Fate::Answered || row.code.is_some())
-        .filter(|(_, _, row)| !sources.mentions(row.code.as_deref().unwrap_or(&row.word)))
-        .map(|(_, section, row)| format!("{} ({})", name(section, row), row.forward.fate.as_str()))
-        .collect();
+    let mut missing = Vec::new();
+    for way in Way::ALL {
+        for (_, section, row) in rows() {
+            let direction = row.direction(way);
+            // What is refused with the protocol's own error needs no code of its own: every unknown word is.
+            let needs_code =
+                handled.contains(&direction.fate) && (direction.fate != Fate::Answered || direction.code.is_some());
+            if needs_code && !sources.mentions(way, direction.code.as_deref().unwrap_or(&row.word)) {
+                missing.push(format!("{} {} ({})", way.as_str(), name(section, row), direction.fate.as_str()));
+            }
+        }
+    }
     assert!(
         missing.is_empty(),
         "{} rows whose word is handled, but neither src nor the tables know it (name in `code` what stands for it):\n{}",
@@ -177,26 +205,30 @@ fn every_handled_word_is_in_the_sources() {
 #[test]
 fn every_word_in_the_sources_has_a_row() {
     let sources = Sources::read();
-    let mut fates: BTreeMap<&str, Vec<Fate>> = BTreeMap::new();
+    let mut known: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for (_, _, row) in rows() {
         let word = row.word.as_str();
-        fates.entry(word).or_default().push(row.forward.fate);
+        known.entry(word).or_default().push(row);
         // `fs.readTextFile`: the code sees the last part.
         if let Some((_, last)) = word.rsplit_once('.') {
-            fates.entry(last).or_default().push(row.forward.fate);
+            known.entry(last).or_default().push(row);
         }
     }
     let tools: BTreeSet<_> = Mappings::builtin().tools.names().into_iter().collect();
     let other: BTreeSet<String> = words("other").into_iter().map(|(_, word)| word).collect();
     let mut wrong = Vec::new();
     for (file, word) in sources.words() {
+        let ways = sources::ways(&file);
+        // The table of flags has those without effect too: how many words each takes must be known.
+        let flags = file == "src/cli/claude/args/flags.rs";
+        let absent = |fate: Fate| fate == Fate::Unused || fate == Fate::Later && !flags;
         let family = |(row, _): (&&str, _)| row.strip_suffix('*').is_some_and(|start| word.starts_with(start));
-        match fates.get(word.as_str()) {
-            Some(fates) if fates.iter().all(|fate| matches!(fate, Fate::Unused | Fate::Later)) => {
+        match known.get(word.as_str()) {
+            Some(rows) if rows.iter().all(|row| ways.iter().all(|way| absent(row.direction(*way).fate))) => {
                 wrong.push(format!("{file}: {word:?} is in the code, and its rows say that it is not"));
             }
             Some(_) => {}
-            None if tools.contains(word.as_str()) || other.contains(&word) || fates.iter().any(family) => {}
+            None if tools.contains(word.as_str()) || other.contains(&word) || known.iter().any(family) => {}
             None => wrong.push(format!("{file}: {word:?} has no row")),
         }
     }
@@ -216,24 +248,19 @@ fn every_reason_in_the_sources_has_words() {
 }
 
 #[test]
-fn later_rows_are_counted() {
+fn rows_are_counted() {
     let mut out = std::io::stdout().lock();
-    for ledger in Ledger::builtin() {
-        let count = |fate: Fate| ledger.rows().filter(|(_, row)| row.forward.fate == fate).count();
+    for (ledger, way) in Ledger::builtin().iter().flat_map(|ledger| Way::ALL.map(|way| (ledger, way))) {
+        let count = |fate: Fate| ledger.rows().filter(|(_, row)| row.direction(way).fate == fate).count();
+        let waiting = |work: Work| ledger.rows().filter(|(_, row)| row.direction(way).work == Some(work)).count();
         let fates: Vec<_> = Fate::ALL.iter().map(|fate| format!("{} {}", count(*fate), fate.as_str())).collect();
-        let works: Vec<_> = Work::ALL
-            .iter()
-            .map(|work| {
-                let count = ledger.rows().filter(|(_, row)| row.forward.work == Some(*work)).count();
-                format!("{count} {}", work.as_str())
-            })
-            .collect();
+        let works: Vec<_> = Work::ALL.iter().map(|work| format!("{} {}", waiting(*work), work.as_str())).collect();
         let total: usize = Fate::ALL.iter().map(|fate| count(*fate)).sum();
-        writeln!(out, "{}: {total} words: {}; later: {}", ledger.protocol, fates.join(", "), works.join(", "))
+        let (protocol, way) = (&ledger.protocol, way.as_str());
+        writeln!(out, "{protocol} {way}: {total} words: {}; later: {}", fates.join(", "), works.join(", "))
             .expect("standard output");
         assert_eq!(total, ledger.rows().count(), "a fate is missing in Fate::ALL");
-        let later: usize =
-            Work::ALL.iter().map(|work| ledger.rows().filter(|(_, row)| row.forward.work == Some(*work)).count()).sum();
+        let later: usize = Work::ALL.iter().map(|work| waiting(*work)).sum();
         assert_eq!(later, count(Fate::Later), "a work is missing in Work::ALL");
     }
 }

@@ -1,8 +1,10 @@
-//! The ledgers: every word of a protocol, and what becomes of it.
+//! The ledgers: every word of a protocol, and what becomes of it in either direction.
 //!
 //! Owns `mappings/acp.toml` and `mappings/stream_json.toml`. A row is a promise about the code, held against word lists, golden
-//! files and the sources by `tests/ledger.rs`; at run time only `diglot mappings` reads it. Rows keep the file's order.
+//! files and the sources by `tests/ledger.rs`; at run time only `diglot mappings` reads it. Keeps: every word has a row for
+//! each direction; rows keep the file's order.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -88,11 +90,13 @@ pub enum Work {
     Login,
     /// Speaking into a running turn.
     Steering,
+    /// Files and terminals of an ACP client.
+    Files,
 }
 
 impl Work {
     /// All kinds of later work.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sessions,
         Self::Options,
         Self::Elicitation,
@@ -101,6 +105,7 @@ impl Work {
         Self::Notices,
         Self::Login,
         Self::Steering,
+        Self::Files,
     ];
 
     /// The word in the file.
@@ -115,6 +120,7 @@ impl Work {
             Self::Notices => "notices",
             Self::Login => "login",
             Self::Steering => "steering",
+            Self::Files => "files",
         }
     }
 }
@@ -146,6 +152,29 @@ impl Side {
     }
 }
 
+/// Which side is which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// An editor over Claude: `diglot acp`.
+    Forward,
+    /// A host over an ACP agent: `diglot claude`.
+    Reverse,
+}
+
+impl Way {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Forward, Self::Reverse];
+
+    /// The word in the file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Reverse => "reverse",
+        }
+    }
+}
+
 /// What becomes of a word in one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Direction {
@@ -155,6 +184,10 @@ pub struct Direction {
     pub note: String,
     /// The later work, exactly when the fate is [`Fate::Later`].
     pub work: Option<Work>,
+    /// What stands for the word in the sources, where it is not the word itself.
+    pub code: Option<String>,
+    /// Golden files that show it, where the test cannot find them by the word.
+    pub golden: Vec<String>,
 }
 
 /// One word of a protocol.
@@ -162,14 +195,21 @@ pub struct Direction {
 pub struct Row {
     /// The word as it stands on the wire.
     pub word: String,
-    /// An editor over the agent (`diglot acp`).
+    /// What becomes of it in `diglot acp`.
     pub forward: Direction,
-    /// A host over the agent (`diglot claude`); absent until that work is done.
-    pub reverse: Option<Direction>,
-    /// What stands for the word in the sources, where it is not the word itself.
-    pub code: Option<String>,
-    /// Golden files that show it, where the test cannot find them by the word.
-    pub golden: Vec<String>,
+    /// What becomes of it in `diglot claude`.
+    pub reverse: Direction,
+}
+
+impl Row {
+    /// What becomes of it that way.
+    #[must_use]
+    pub fn direction(&self, way: Way) -> &Direction {
+        match way {
+            Way::Forward => &self.forward,
+            Way::Reverse => &self.reverse,
+        }
+    }
 }
 
 /// Words of one kind.
@@ -208,15 +248,7 @@ impl Ledger {
             .section
             .0
             .into_iter()
-            .map(|(name, section)| {
-                let rows = section
-                    .words
-                    .0
-                    .into_iter()
-                    .map(|(word, row)| row.check(source, &name, word))
-                    .collect::<Result<_, _>>()?;
-                Ok(Section { name, title: section.title, side: section.side, rows })
-            })
+            .map(|(name, section)| section.check(source, name))
             .collect::<Result<_, MappingError>>()?;
         Ok(Self { protocol: raw.protocol, version: raw.version, sections })
     }
@@ -261,48 +293,78 @@ struct RawLedger {
 struct RawSection {
     title: String,
     side: Side,
-    words: Ordered<RawRow>,
+    words: Ordered<RawForward>,
+    reverse: BTreeMap<String, RawReverse>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawRow {
+struct RawForward {
     forward: Fate,
     how: Option<String>,
     why: Option<String>,
     work: Option<Work>,
-    reverse: Option<Fate>,
-    reverse_how: Option<String>,
-    reverse_why: Option<String>,
-    reverse_work: Option<Work>,
     code: Option<String>,
     #[serde(default)]
     golden: Vec<String>,
 }
 
-impl RawRow {
-    fn check(self, source: Source<'_>, section: &str, word: String) -> Result<Row, MappingError> {
-        let key = format!("section.{section}.words.{word}");
-        let forward = direction(source, &key, self.forward, self.how, self.why, self.work)?;
-        let reverse = match self.reverse {
-            Some(fate) => {
-                let key = format!("{key}.reverse");
-                Some(direction(source, &key, fate, self.reverse_how, self.reverse_why, self.reverse_work)?)
-            }
-            None => None,
-        };
-        Ok(Row { word, forward, reverse, code: self.code, golden: self.golden })
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawReverse {
+    reverse: Fate,
+    how: Option<String>,
+    why: Option<String>,
+    work: Option<Work>,
+    code: Option<String>,
+    #[serde(default)]
+    golden: Vec<String>,
+}
+
+impl RawSection {
+    fn check(self, source: Source<'_>, name: String) -> Result<Section, MappingError> {
+        let Self { title, side, words, mut reverse } = self;
+        let mut rows = Vec::with_capacity(words.0.len());
+        for (word, row) in words.0 {
+            let key = format!("section.{name}.reverse.{word}");
+            let back = reverse.remove(&word).ok_or_else(|| source.wrong(&key, "no row", "what becomes of it there"))?;
+            let back = back.check(source, &key)?;
+            let forward = row.check(source, &format!("section.{name}.words.{word}"))?;
+            rows.push(Row { word, forward, reverse: back });
+        }
+        if let Some(word) = reverse.keys().next() {
+            let key = format!("section.{name}.reverse.{word}");
+            return Err(source.wrong(&key, "a word of this table only", "a row in `words` too"));
+        }
+        Ok(Section { name, title, side, rows })
     }
 }
 
-fn direction(
+impl RawForward {
+    fn check(self, source: Source<'_>, key: &str) -> Result<Direction, MappingError> {
+        let Self { forward: fate, how, why, work, code, golden } = self;
+        let note = note(source, key, fate, how, why, work)?;
+        Ok(Direction { fate, note, work, code, golden })
+    }
+}
+
+impl RawReverse {
+    fn check(self, source: Source<'_>, key: &str) -> Result<Direction, MappingError> {
+        let Self { reverse: fate, how, why, work, code, golden } = self;
+        let note = note(source, key, fate, how, why, work)?;
+        Ok(Direction { fate, note, work, code, golden })
+    }
+}
+
+/// The row's sentence, if it is of the kind that its fate needs.
+fn note(
     source: Source<'_>,
     key: &str,
     fate: Fate,
     how: Option<String>,
     why: Option<String>,
     work: Option<Work>,
-) -> Result<Direction, MappingError> {
+) -> Result<String, MappingError> {
     if (fate == Fate::Later) != work.is_some() {
         return Err(source.wrong(key, fate.as_str(), "`work` exactly on rows whose fate is `later`"));
     }
@@ -317,7 +379,7 @@ fn direction(
     if note.trim().is_empty() {
         return Err(source.wrong(key, "", "one sentence"));
     }
-    Ok(Direction { fate, note, work })
+    Ok(note)
 }
 
 /// A table in the file's order.
@@ -350,10 +412,19 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
 mod tests {
     use super::*;
 
+    /// A ledger of these rows, forward; each word of them has a plain row for the other direction.
     fn read(words: &str) -> Result<Ledger, MappingError> {
+        let word = |line: &str| {
+            line.split(" = ").next().map(|word| format!("{word} = {{ reverse = \"used\", how = \"h\" }}\n"))
+        };
+        both(words, &words.lines().filter_map(word).collect::<String>())
+    }
+
+    fn both(words: &str, reverse: &str) -> Result<Ledger, MappingError> {
         let text = format!(
             "protocol = \"p\"\nversion = \"1\"\n[section.zeta]\ntitle = \"Z\"\nside = \"agent\"\n[section.zeta.words]\n{words}\n\
-             [section.alpha]\ntitle = \"A\"\nside = \"both\"\n[section.alpha.words]\n"
+             [section.zeta.reverse]\n{reverse}\n\
+             [section.alpha]\ntitle = \"A\"\nside = \"both\"\n[section.alpha.words]\n[section.alpha.reverse]\n"
         );
         Ledger::read("p.toml", &text)
     }
@@ -392,7 +463,6 @@ mod tests {
             "a = { forward = \"used\", how = \"h\", why = \"w\" }",
             "a = { forward = \"later\", how = \"h\" }",
             "a = { forward = \"used\", how = \"h\", work = \"login\" }",
-            "a = { forward = \"used\", how = \"h\", reverse = \"dropped\" }",
         ] {
             let error = read(row).expect_err("refused").to_string();
             assert!(error.contains("section.zeta.words.a"), "{row}: {error}");
@@ -402,13 +472,34 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_the_other_direction() {
-        let ledger = read(
-            "a = { forward = \"used\", how = \"h\", reverse = \"later\", reverse_how = \"r\", reverse_work = \"sessions\" }",
-        )
-        .expect("a valid ledger");
-        let row = &ledger.sections[0].rows[0];
-        let expected = Direction { fate: Fate::Later, note: "r".into(), work: Some(Work::Sessions) };
-        assert_eq!(row.reverse.as_ref(), Some(&expected));
+    fn a_row_of_the_other_direction_has_a_note_of_its_own() {
+        let forward = "a = { forward = \"used\", how = \"h\" }";
+        let ledger = both(
+            forward,
+            "a = { reverse = \"later\", work = \"sessions\", how = \"r\", code = \"c\", golden = [\"g\"] }",
+        );
+        let row = ledger.expect("a valid ledger").sections[0].rows[0].clone();
+        let expected = Direction {
+            fate: Fate::Later,
+            note: "r".into(),
+            work: Some(Work::Sessions),
+            code: Some("c".into()),
+            golden: vec!["g".into()],
+        };
+        assert_eq!(row.direction(Way::Reverse), &expected);
+        assert_eq!(row.direction(Way::Forward).fate, Fate::Used);
+        let error = both(forward, "a = { reverse = \"dropped\", how = \"h\" }").expect_err("refused").to_string();
+        assert!(error.contains("section.zeta.reverse.a"), "{error}");
+    }
+
+    #[test]
+    fn every_word_has_a_row_for_each_direction() {
+        let row = |way: &str, word: &str| format!("{word} = {{ {way} = \"used\", how = \"h\" }}\n");
+        for (forward, reverse) in [("a", "b"), ("ab", "a"), ("a", "ab")] {
+            let rows =
+                |way: &str, words: &str| words.chars().map(|word| row(way, &word.to_string())).collect::<String>();
+            let error = both(&rows("forward", forward), &rows("reverse", reverse)).expect_err("refused").to_string();
+            assert!(error.contains("section.zeta.reverse."), "{error}");
+        }
     }
 }

@@ -6,12 +6,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use diglot::mappings::ledger::Way;
 use serde_json::{Map, Value};
 
 /// The pairs of section and word that were shown.
-#[derive(Default)]
 pub(crate) struct Shown {
+    way: Way,
     words: BTreeSet<(String, String)>,
+}
+
+/// Who said a line of stream-json.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// The host.
+    Host,
+    /// Claude, or diglot in its place.
+    Claude,
+    /// The golden line does not say.
+    Unknown,
 }
 
 type Object = Map<String, Value>;
@@ -38,10 +50,32 @@ const TYPES: [&str; 18] = [
     "session_state_changed",
 ];
 
+/// What a golden file says of the host's command line, and the flag that said it.
+const SETTINGS: [(&str, &str); 13] = [
+    ("resume", "--resume"),
+    ("fork", "--fork-session"),
+    ("add_dirs", "--add-dir"),
+    ("partial", "--include-partial-messages"),
+    ("replay", "--replay-user-messages"),
+    ("mode", "--permission-mode"),
+    ("model", "--model"),
+    ("system_prompt", "--system-prompt"),
+    ("append_system_prompt", "--append-system-prompt"),
+    ("mcp_servers", "--mcp-config"),
+    ("max_turns", "--max-turns"),
+    ("json_schema", "--json-schema"),
+    ("forget", "--no-session-persistence"),
+];
+
 /// What claude asks; every other control request is ours.
 const ASKED_BY_CLAUDE: [&str; 4] = ["can_use_tool", "hook_callback", "elicitation", "request_user_dialog"];
 
 impl Shown {
+    /// Nothing was shown yet.
+    pub(crate) fn new(way: Way) -> Self {
+        Self { way, words: BTreeSet::new() }
+    }
+
     /// Whether a message shows this word of this section.
     pub(crate) fn has(&self, section: &str, word: &str) -> bool {
         self.words.contains(&(section.to_owned(), word.to_owned()))
@@ -51,25 +85,57 @@ impl Shown {
     pub(crate) fn file(&mut self, text: &str) {
         let mut asked: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in text.lines() {
-            if let Ok(value) = serde_json::from_str(line) {
-                self.find(&value, &mut asked);
+            let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
+            let is = |direction: &str, what: &str| value.get(direction).and_then(Value::as_str) == Some(what);
+            if is("out", "exit") {
+                self.add("exit_code", &value.get("code").map(ToString::to_string).unwrap_or_default());
             }
+            // What goes through the relay is neither protocol.
+            if is("in", "relay") || is("out", "relay") {
+                continue;
+            }
+            if let Some(setting) = value.get("setting").and_then(Value::as_object) {
+                self.setting(setting);
+            }
+            // Who says the stream-json of a line.
+            let (host, claude) = match self.way {
+                Way::Forward => (is("out", "far"), is("in", "far")),
+                Way::Reverse => (is("in", "host"), is("out", "host")),
+            };
+            let said = match (host, claude) {
+                (true, _) => Said::Host,
+                (_, true) => Said::Claude,
+                _ => Said::Unknown,
+            };
+            self.find(&value, said, &mut asked);
         }
     }
 
-    fn find(&mut self, value: &Value, asked: &mut BTreeMap<String, Vec<String>>) {
+    /// What a host's command line asked for.
+    fn setting(&mut self, setting: &Object) {
+        for (member, flag) in SETTINGS {
+            if setting.contains_key(member) {
+                self.add("flag", flag);
+            }
+        }
+        self.add("mode", text(setting, "mode"));
+    }
+
+    fn find(&mut self, value: &Value, said: Said, asked: &mut BTreeMap<String, Vec<String>>) {
         match value {
             Value::Object(object) if object.contains_key("jsonrpc") => self.acp(object, asked),
-            Value::Object(object) if TYPES.contains(&text(object, "type")) => self.stream_json(object),
-            Value::Object(object) => object.values().for_each(|value| self.find(value, asked)),
-            Value::Array(items) => items.iter().for_each(|value| self.find(value, asked)),
+            Value::Object(object) if TYPES.contains(&text(object, "type")) => self.stream_json(object, said),
+            Value::Object(object) => object.values().for_each(|value| self.find(value, said, asked)),
+            Value::Array(items) => items.iter().for_each(|value| self.find(value, said, asked)),
             Value::String(string) if string.starts_with('{') => {
                 if let Ok(value @ Value::Object(_)) = serde_json::from_str(string) {
-                    self.find(&value, asked);
+                    self.find(&value, said, asked);
                 }
             }
-            // The arguments a process is started with.
-            Value::String(string) if string.starts_with("--") => self.add("flag", string),
+            // The arguments a process is started with, or that a host gives.
+            Value::String(string) if string.starts_with("--") => {
+                self.add("flag", string.split('=').next().unwrap_or_default());
+            }
             Value::String(string) if string == "-p" => self.add("flag", "--print"),
             _ => {}
         }
@@ -116,10 +182,16 @@ impl Shown {
             self.keys("part", "error.", error);
         }
         if let Some(result) = object(message, "result") {
-            for method in asked.get(&id).cloned().unwrap_or_default() {
+            // `@session/new` stands for the id of that request.
+            let named = text(message, "id").strip_prefix('@').map(ToOwned::to_owned);
+            for method in asked.get(&id).cloned().unwrap_or_default().into_iter().chain(named) {
                 self.keys("field", &format!("{method}."), result);
             }
             self.add("stop_reason", text(result, "stopReason"));
+            for option in objects(result, "configOptions") {
+                self.add("config_option", text(option, "type"));
+                self.add("config_category", text(option, "category"));
+            }
             if let Some(outcome) = object(result, "outcome") {
                 self.add("permission_outcome", text(outcome, "outcome"));
             }
@@ -139,6 +211,9 @@ impl Shown {
     fn params(&mut self, params: &Object) {
         if let Some(capabilities) = object(params, "clientCapabilities") {
             self.paths("client_capability", "", capabilities);
+        }
+        if let Some(system) = object(params, "systemPrompt") {
+            self.add("system_prompt", text(system, "mode"));
         }
         for server in objects(params, "mcpServers") {
             let kind = text(server, "type");
@@ -255,13 +330,13 @@ impl Shown {
 
     // stream-json
 
-    fn stream_json(&mut self, message: &Object) {
+    fn stream_json(&mut self, message: &Object, said: Said) {
         let kind = text(message, "type");
         let body = object(message, "message");
         let blocks = || body.map(|body| objects(body, "content")).unwrap_or_default();
         match kind {
-            // Claude's own `user` lines carry its session id; ours leave it empty.
-            "user" if text(message, "session_id").is_empty() => {
+            // Where nothing else tells: claude's own `user` lines carry its session id, those of hosts need not.
+            "user" if said == Said::Host || said == Said::Unknown && text(message, "session_id").is_empty() => {
                 self.add("stdin", kind);
                 self.keys("user_field", "", message);
                 self.add("user_field", "message.content");
@@ -270,8 +345,9 @@ impl Shown {
                 }
                 return;
             }
-            "control_request" => return self.control_request(message),
-            "control_response" => return self.control_response(message),
+            "control_request" => return self.control_request(message, said),
+            "control_response" => return self.control_response(message, said),
+            _ if said == Said::Host => return self.add("stdin", kind),
             _ => {}
         }
         self.add("stdout", kind);
@@ -294,6 +370,7 @@ impl Shown {
                     self.add("stream_event", text(event, "type"));
                     if let Some(delta) = object(event, "delta") {
                         self.add("delta", text(delta, "type"));
+                        self.add("model_stop", text(delta, "stop_reason"));
                     }
                     if let Some(block) = object(event, "content_block") {
                         self.claude_block(block);
@@ -308,6 +385,9 @@ impl Shown {
             }
             "system" => {
                 self.add("system", text(message, "subtype"));
+                if text(message, "subtype") == "init" {
+                    self.keys("init_line", "", message);
+                }
                 self.add("status", text(message, "status"));
                 self.add("task_type", text(message, "task_type"));
                 self.add("mode", text(message, "permissionMode"));
@@ -334,38 +414,56 @@ impl Shown {
         }
     }
 
-    fn control_request(&mut self, message: &Object) {
+    fn control_request(&mut self, message: &Object, said: Said) {
         let Some(request) = object(message, "request") else {
             return;
         };
         let subtype = text(request, "subtype");
-        if ASKED_BY_CLAUDE.contains(&subtype) {
+        if said == Said::Claude || said == Said::Unknown && ASKED_BY_CLAUDE.contains(&subtype) {
             self.add("stdout", "control_request");
             self.add("request_from_claude", subtype);
-            self.keys("question", "", request);
+            match subtype {
+                "can_use_tool" => self.keys("question", "", request),
+                "hook_callback" => {
+                    let input = object(request, "input");
+                    self.add("hook_event", input.map(|input| text(input, "hook_event_name")).unwrap_or_default());
+                }
+                _ => {}
+            }
             self.suggestions(request, "permission_suggestions");
         } else {
             self.add("stdin", "control_request");
             self.add("request_to_claude", subtype);
             self.add("mode", text(request, "mode"));
+            if subtype == "initialize" {
+                self.keys("init_request", "", request);
+            }
         }
     }
 
-    fn control_response(&mut self, message: &Object) {
+    fn control_response(&mut self, message: &Object, said: Said) {
         let Some(envelope) = object(message, "response") else {
             return;
         };
         let empty = Object::new();
         let body = object(envelope, "response").unwrap_or(&empty);
         let behavior = text(body, "behavior");
-        if behavior.is_empty() && text(envelope, "subtype") == "success" {
+        let by_claude = behavior.is_empty() && text(envelope, "subtype") == "success";
+        if said == Said::Claude || said == Said::Unknown && by_claude {
             self.add("stdout", "control_response");
             self.keys("init_answer", "", body);
             self.add("mode", text(body, "current_permission_mode"));
         } else {
             self.add("stdin", "control_response");
-            self.add("answer", behavior);
-            self.keys("answer", "", body);
+            if !behavior.is_empty() {
+                self.add("answer", behavior);
+                self.keys("answer", "", body);
+            } else {
+                self.keys("hook_answer", "", body);
+            }
+            if let Some(hook) = object(body, "hookSpecificOutput") {
+                self.keys("hook_answer", "", hook);
+            }
             self.suggestions(body, "updatedPermissions");
         }
     }
@@ -395,7 +493,7 @@ fn objects<'v>(object: &'v Object, key: &str) -> Vec<&'v Object> {
 
 #[test]
 fn a_word_is_shown_only_in_its_place() {
-    let mut shown = Shown::default();
+    let mut shown = Shown::new(Way::Forward);
     shown.file(concat!(
         r#"{"near":{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"image"}]}}}"#,
         "\n",
@@ -425,6 +523,52 @@ fn a_word_is_shown_only_in_its_place() {
         assert!(shown.has(section, word), "{section}: {word}");
     }
     for (section, word) in [("content", "image"), ("stdout", "user"), ("user_block", "text"), ("update", "end_turn")] {
+        assert!(!shown.has(section, word), "{section}: {word}");
+    }
+}
+
+#[test]
+fn in_the_other_direction_the_host_is_the_near_side() {
+    let mut shown = Shown::new(Way::Reverse);
+    shown.file(concat!(
+        r#"{"about":"x","setting":{"max_turns":3,"mode":"plan"},"args":["--verbose=true"]}"#,
+        "\n",
+        r#"{"in":"host","line":{"type":"user","session_id":"s","message":{"content":[{"type":"image"}]}}}"#,
+        "\n",
+        r#"{"in":"host","line":{"type":"control_request","request":{"subtype":"mcp_message"}}}"#,
+        "\n",
+        r#"{"out":"host","line":{"type":"control_request","request":{"subtype":"hook_callback","input":{"hook_event_name":"Stop"}}}}"#,
+        "\n",
+        r#"{"in":"host","line":{"type":"control_response","response":{"subtype":"success","response":{"decision":"block"}}}}"#,
+        "\n",
+        r#"{"out":"host","line":{"type":"user","session_id":"","message":{"content":[{"type":"tool_result"}]}}}"#,
+        "\n",
+        r#"{"in":"agent","line":{"jsonrpc":"2.0","id":"@session/new","result":{"sessionId":"s"}}}"#,
+        "\n",
+        r#"{"in":"relay","line":{"jsonrpc":"2.0","id":1,"method":"session/list"}}"#,
+        "\n",
+        r#"{"out":"exit","code":1}"#,
+    ));
+    for (section, word) in [
+        ("flag", "--max-turns"),
+        ("flag", "--verbose"),
+        ("mode", "plan"),
+        ("field", "session/new.sessionId"),
+        ("exit_code", "1"),
+        ("stdin", "user"),
+        ("user_block", "image"),
+        ("request_to_claude", "mcp_message"),
+        ("request_from_claude", "hook_callback"),
+        ("hook_event", "Stop"),
+        ("hook_answer", "decision"),
+        ("content_block", "tool_result"),
+        ("stdout", "user"),
+    ] {
+        assert!(shown.has(section, word), "{section}: {word}");
+    }
+    for (section, word) in
+        [("request_from_claude", "mcp_message"), ("stdout", "control_response"), ("client_request", "session/list")]
+    {
         assert!(!shown.has(section, word), "{section}: {word}");
     }
 }

@@ -4,30 +4,77 @@
 
 use std::collections::BTreeSet;
 
+use diglot::mappings::ledger::Way;
+
 use super::{files, read, root};
 
-/// The code and the tables, without comments and tests.
+/// The code and the tables, without comments and tests: what they are called below the repository's root, and their text.
 pub(crate) struct Sources {
     texts: Vec<(String, String)>,
 }
 
 /// Where words are handled. The tables count: a row of a table handles the word it names.
-const FOLDERS: [&str; 4] = ["src/wire", "src/translate", "src/session", "src/peer"];
+const FOLDERS: [&str; 5] = ["src/wire", "src/translate", "src/session", "src/peer", "src/cli/claude"];
+
+/// What serves one direction only, by how its path begins. Everything else serves both.
+const ONE_WAY: [(Way, &[&str]); 2] = [
+    (
+        Way::Forward,
+        &[
+            "src/translate/acp_over_claude",
+            "src/translate/acp_agent",
+            "src/translate/content",
+            "src/translate/permission",
+            "src/translate/plan",
+            "src/session/acp",
+            "mappings/tools",
+            "mappings/errors",
+            "mappings/modes",
+            "mappings/stop_reasons",
+            "mappings/permissions",
+        ],
+    ),
+    (
+        Way::Reverse,
+        &[
+            "src/translate/claude_over_acp",
+            "src/translate/rules",
+            "src/wire/acp_client",
+            "src/wire/stream_json_agent",
+            "src/session/host",
+            "src/session/printer",
+            "src/session/store",
+            "src/peer/relay",
+            "src/cli/claude",
+        ],
+    ),
+];
+
+/// Files whose texts are no words of the protocols though they stand where such words do: the names of agents' tools, and
+/// parts of paths.
+const OTHER_WORDS: [&str; 2] = ["src/translate/claude_over_acp/render/names", "src/translate/rules/"];
+
+/// The directions that a file serves.
+pub(crate) fn ways(file: &str) -> Vec<Way> {
+    let one = ONE_WAY.iter().find(|(_, starts)| starts.iter().any(|start| file.starts_with(start)));
+    one.map_or_else(|| Way::ALL.to_vec(), |(way, _)| vec![*way])
+}
 
 impl Sources {
     pub(crate) fn read() -> Self {
-        let code = FOLDERS.iter().flat_map(|folder| files(folder, "rs")).map(|path| (path.clone(), code(&read(&path))));
+        let all = FOLDERS.iter().flat_map(|folder| files(folder, "rs")).filter(|path| !path.ends_with("tests.rs"));
+        let code = all.map(|path| (path.clone(), code(&read(&path))));
         let mut texts: Vec<(String, String)> = code
             .map(|(path, text)| {
                 let below = path.strip_prefix(root("")).unwrap_or(&path);
-                (below.display().to_string(), text)
+                (slashed(below), text)
             })
             .collect();
         if !texts.is_empty() {
             let ledgers = ["acp.toml", "stream_json.toml"].map(|file| root("mappings").join(file));
             for path in files("mappings", "toml").into_iter().filter(|path| !ledgers.contains(path)) {
                 let below = path.strip_prefix(root("")).unwrap_or(&path);
-                texts.push((below.display().to_string(), table(&read(&path))));
+                texts.push((slashed(below), table(&read(&path))));
             }
         }
         Self { texts }
@@ -37,16 +84,17 @@ impl Sources {
         !self.texts.iter().any(|(file, _)| file.starts_with("src/translate"))
     }
 
-    /// Whether some text has this word, or a name that stands for it in Rust: `session_update` for `sessionUpdate`,
-    /// `ToolCall` for `tool_call`.
-    pub(crate) fn mentions(&self, word: &str) -> bool {
+    /// Whether some text that serves this direction has this word, or a name that stands for it in Rust: `session_update`
+    /// for `sessionUpdate`, `ToolCall` for `tool_call`.
+    pub(crate) fn mentions(&self, way: Way, word: &str) -> bool {
         // `fs.readTextFile` and `session/new.cwd`: the code sees the last part.
         let last = match word.rsplit_once('.') {
             Some((_, last)) if !last.is_empty() => last,
             _ => word,
         };
         let forms = [word.to_owned(), last.to_owned(), snake(last), pascal(last)];
-        self.texts.iter().any(|(_, text)| forms.iter().any(|form| has(text, form)))
+        let texts = self.texts.iter().filter(|(file, _)| ways(file).contains(&way));
+        texts.into_iter().any(|(_, text)| forms.iter().any(|form| has(text, form)))
     }
 
     /// The reasons that `errors.toml` is asked for by name, with the file.
@@ -67,7 +115,8 @@ impl Sources {
     /// the variants of enums that are written as words.
     pub(crate) fn words(&self) -> BTreeSet<(String, String)> {
         let mut found = BTreeSet::new();
-        for (file, text) in self.texts.iter().filter(|(file, _)| file.starts_with("src/")) {
+        let code = self.texts.iter().filter(|(file, _)| file.starts_with("src/"));
+        for (file, text) in code.filter(|(file, _)| !OTHER_WORDS.iter().any(|start| file.starts_with(start))) {
             for literal in literals(text) {
                 if is_method(literal) || is_flag(literal) || is_variable(literal) {
                     found.insert((file.clone(), literal.to_owned()));
@@ -87,8 +136,15 @@ impl Sources {
     }
 }
 
-/// Code without comments and without what stands behind `#[cfg(test)]`, which is the last thing in a file.
+/// A path as it is written in a list, on every system.
+fn slashed(path: &std::path::Path) -> String {
+    path.display().to_string().replace('\\', "/")
+}
+
+/// Code without comments and without what stands behind `#[cfg(test)]`, which is the last thing in a file unless it names
+/// another one.
 fn code(text: &str) -> String {
+    let text = text.replace("#[cfg(test)]\nmod tests;", "");
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
@@ -202,9 +258,20 @@ fn a_word_is_found_in_its_rust_forms_and_not_inside_another() {
     let sources =
         Sources { texts: vec![("src/wire/x.rs".to_owned(), "ToolCall session_update \"end_turn\" -p".to_owned())] };
     for word in ["tool_call", "sessionUpdate", "params.sessionUpdate", "end_turn", "-p"] {
-        assert!(sources.mentions(word), "{word}");
+        assert!(sources.mentions(Way::Forward, word), "{word}");
     }
     for word in ["tool", "turn", "update", "call"] {
-        assert!(!sources.mentions(word), "{word}");
+        assert!(!sources.mentions(Way::Forward, word), "{word}");
     }
+}
+
+#[test]
+fn a_word_of_one_direction_is_not_looked_for_in_the_other() {
+    let texts = vec![
+        ("src/translate/claude_over_acp/turn.rs".to_owned(), "\"there\"".to_owned()),
+        ("src/wire/acp.rs".to_owned(), "\"everywhere\"".to_owned()),
+    ];
+    let sources = Sources { texts };
+    assert!(sources.mentions(Way::Reverse, "there") && !sources.mentions(Way::Forward, "there"));
+    assert!(sources.mentions(Way::Reverse, "everywhere") && sources.mentions(Way::Forward, "everywhere"));
 }

@@ -25,6 +25,7 @@ import { agentChecks } from './checks/agents.mjs';
 import { conversationChecks } from './checks/conversation.mjs';
 import { hostChecks } from './checks/hosts.mjs';
 import { killChecks } from './checks/kills.mjs';
+import { programChecks } from './checks/programs.mjs';
 import { turnChecks } from './checks/turns.mjs';
 import { wireChecks } from './checks/wire.mjs';
 import { DrivenEditor } from './lib/editor.mjs';
@@ -68,7 +69,7 @@ function allChecks(place) {
     ...conversationChecks('ts', DrivenEditor, [process.execPath, path.join(here, 'clients/ts_sdk.mjs'), place.tsSdk]),
     ...conversationChecks('python', DrivenEditor, [place.python, path.join(here, 'clients/py_sdk.py')]),
     ...turnChecks, ...wireChecks, ...killChecks,
-    ...agentChecks, ...hostChecks(hostCommand),
+    ...agentChecks, ...hostChecks(hostCommand), ...programChecks(hostCommand),
   ];
 }
 

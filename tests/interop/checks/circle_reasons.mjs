@@ -1,0 +1,3 @@
+// Why something does not survive the circle, by the name of the fact.
+
+export const REASONS = {};

@@ -3,7 +3,7 @@
 // 2 if the checks could not be run at all.
 //
 //   node tests/interop/run.mjs [OPTIONS] [FILTER…]      a check runs if its name contains one of the filters (default: all but
-//                                                       `agents/` and `hosts/`, which need some 2 GB of programs)
+//                                                       `agents/`, `hosts/` and `circle/`, which need some 2 GB of programs)
 //     --list             print the names only
 //     --deadline SECONDS what a check may take (default 120); then it is stopped and counts as failed
 //     --retries N        run a failed check again, up to N times, and say so (default 0)
@@ -22,9 +22,11 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { AcpxEditor } from './clients/acpx.mjs';
 import { agentChecks } from './checks/agents.mjs';
+import { circleChecks } from './checks/circle.mjs';
 import { conversationChecks } from './checks/conversation.mjs';
 import { hostChecks } from './checks/hosts.mjs';
 import { killChecks } from './checks/kills.mjs';
+import { programChecks } from './checks/programs.mjs';
 import { turnChecks } from './checks/turns.mjs';
 import { wireChecks } from './checks/wire.mjs';
 import { DrivenEditor } from './lib/editor.mjs';
@@ -68,7 +70,7 @@ function allChecks(place) {
     ...conversationChecks('ts', DrivenEditor, [process.execPath, path.join(here, 'clients/ts_sdk.mjs'), place.tsSdk]),
     ...conversationChecks('python', DrivenEditor, [place.python, path.join(here, 'clients/py_sdk.py')]),
     ...turnChecks, ...wireChecks, ...killChecks,
-    ...agentChecks, ...hostChecks(hostCommand),
+    ...agentChecks, ...hostChecks(hostCommand), ...programChecks(hostCommand), ...circleChecks(hostCommand, agentCommand),
   ];
 }
 

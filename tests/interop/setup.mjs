@@ -56,6 +56,25 @@ export function pipInstall(folder, packages, also = []) {
   fs.writeFileSync(stamp, wanted);
 }
 
+/** Builds a program of one file with its dependencies {name: version or table} in `folder`, unless that one is built already. */
+export function cargoInstall(folder, { dependencies, main }) {
+  const spec = (value) => (typeof value === 'string' ? JSON.stringify(value) : `{ version = ${JSON.stringify(value.version)}, features = ${JSON.stringify(value.features)} }`);
+  const files = {
+    'Cargo.toml': [
+      '[package]', 'name = "host"', 'version = "0.0.0"', 'edition = "2024"', 'publish = false', '', '[workspace]', '', '[dependencies]',
+      ...Object.entries(dependencies).map(([name, value]) => `${name} = ${spec(value)}`), '',
+    ].join('\n'),
+    'src/main.rs': fs.readFileSync(main, 'utf8'),
+  };
+  const there = ([name, text]) => isFile(path.join(folder, name)) && fs.readFileSync(path.join(folder, name), 'utf8') === text;
+  const built = path.join(folder, 'target/debug/host');
+  if (Object.entries(files).every(there) && isFile(built)) return;
+  fs.rmSync(built, { force: true }); // a build that fails must not leave an old program with the new files
+  fs.mkdirSync(path.join(folder, 'src'), { recursive: true });
+  for (const [name, text] of Object.entries(files)) fs.writeFileSync(path.join(folder, name), text);
+  run('cargo', ['build', '--quiet', '--target-dir', path.join(folder, 'target')], folder);
+}
+
 /** The claude binary inside an installed agent SDK, whatever the platform package is called. */
 export function findClaude(folder) {
   const scope = path.join(folder, 'node_modules/@anthropic-ai');
@@ -85,12 +104,13 @@ export function setup() {
   };
 }
 
-/** Installs the packages of one agent or host {name, npm?, pypi?, also?}; returns its folder. One without packages is in PEERS. */
-export function install(kind, { name, npm, pypi, also }) {
-  if (!npm && !pypi) return PEERS;
+/** Installs the packages of one agent or host {name, npm?, pypi?, also?, cargo?}; returns its folder. One without packages is in PEERS. */
+export function install(kind, { name, npm, pypi, also, cargo }) {
+  if (!npm && !pypi && !cargo) return PEERS;
   const folder = path.join(PEERS, kind, name);
   if (npm) npmInstall(folder, npm);
   if (pypi) pipInstall(folder, pypi, also);
+  if (cargo) cargoInstall(folder, cargo);
   return folder;
 }
 

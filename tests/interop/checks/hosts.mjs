@@ -17,12 +17,12 @@ import { descendants, gone, kill, marked } from '../lib/procs.mjs';
 const tap = path.join(path.dirname(fileURLToPath(import.meta.url)), '../tap.mjs');
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const json = JSON.stringify;
-const task = (call) => `%call ${call[0]} ${json(call[1])}`;
+export const task = (call) => `%call ${call[0]} ${json(call[1])}`;
 /** A prompt of these script lines that survives what agents put around a prompt. */
-const prompt = (...lines) => ['Please do this.', ...lines, 'Thank you.'].join('\n');
+export const prompt = (...lines) => ['Please do this.', ...lines, 'Thank you.'].join('\n');
 
 /** Makes the program under test startable as `claude`, with the agent behind it, and tells the drivers where it is. */
-function launcher(sandbox, agent, command) {
+export function launcher(sandbox, agent, command) {
   let argv = [sandbox.place.claude];
   if (agent !== claude) {
     // diglot finds the agent's program on PATH.
@@ -30,7 +30,8 @@ function launcher(sandbox, agent, command) {
     sandbox.env.DIGLOT_TRACE = path.join(sandbox.folder, 'trace-%p.ndjson');
     argv = [...command, '--diglot-agent', agent.profile ?? agent.name];
   }
-  sandbox.env.CLAUDE_UNDER_TEST = program(sandbox, 'claude', [process.execPath, tap, sandbox.wire, ...argv]);
+  // Where a host names the launcher itself as the claude to start, what stands behind it must still find the real one.
+  sandbox.env.CLAUDE_UNDER_TEST = program(sandbox, 'claude', ['env', `CLAUDE_CODE_EXECUTABLE=${sandbox.place.claude}`, process.execPath, tap, sandbox.wire, ...argv]);
 }
 
 /** The turn ended well; returns whether. */
@@ -54,7 +55,7 @@ function command(report, events) {
 }
 
 const asks = (host, from = 0) => host.events.slice(from).filter((event) => event.event === 'ask');
-const touch = (agent, name) => task(agent.shell(make(agent, name)));
+export const touch = (agent, name) => task(agent.shell(make(agent, name)));
 
 /** name, [what host and agent must not lack], body({host, agent, sandbox, report, start}) */
 const CHECKS = [

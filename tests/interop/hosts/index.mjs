@@ -1,5 +1,5 @@
 // The hosts that drive `diglot claude`: what to install, how to start the driver of each, and what an old one cannot do.
-// A recipe: {name, npm?|pypi? (neither: among the programs of setup.mjs), also?, driver({folder, here, node}) -> argv, lacks: {what: why},
+// A recipe: {name, npm?|pypi?|cargo? (none: among the programs of setup.mjs), also?, driver({folder, here, node}) -> argv, lacks: {what: why},
 // unheard? (why claude itself does not understand its permission answers: its callback is checked with other agents only)}
 
 import path from 'node:path';
@@ -25,4 +25,20 @@ export const HOSTS = [
     },
     unheard: 'answers {allow: true}, which claude took until 2.0',
   }),
+  {
+    name: 'claude-codes',
+    cargo: {
+      dependencies: {
+        'claude-codes': '=2.1.316', serde_json: '1', uuid: { version: '1', features: ['v4'] },
+        tokio: { version: '1', features: ['io-std', 'io-util', 'macros', 'process', 'rt'] },
+      },
+      main: new URL('claude_codes.rs', import.meta.url),
+    },
+    driver: ({ folder }) => [path.join(folder, 'target/debug/host')],
+    lacks: {
+      partials: 'does not ask for pieces', interrupt: 'does not ask for pieces', 'agent-killed': 'does not ask for pieces',
+      'hook-deny': 'has no hooks', 'hooks-seen': 'has no hooks', mcp: 'has no servers of its own', 'set-model': 'has no such call',
+      'set-mode': 'has no such call', 'start-mode': 'its option is not among those of the driver', structured: 'has no such option',
+    },
+  },
 ];

@@ -1,0 +1,47 @@
+// Why something does not survive the circle, by the name of the fact (checks/circle.mjs); an object where agents differ in it.
+
+const FORWARD = '`diglot acp` does not carry it yet';
+const TITLES = 'stream-json has no titles; `diglot acp` makes one of Claude\'s tool and its input';
+
+export const REASONS = {
+  'agent: name': 'the client speaks to diglot',
+  'agent: can load sessions': FORWARD,
+  'agent: session calls': `those of \`diglot acp\`; the others it does not carry yet`,
+  'agent: prompt content': 'stream-json takes no audio',
+  'agent: MCP transports': 'those that Claude takes; `diglot claude` says on stderr what its agent cannot',
+  'agent: ways to log in': 'Claude has logged in before it is started',
+  'session: modes': 'stream-json has Claude\'s permission modes only; `diglot claude` keeps to them with the agent\'s own modes and with rules',
+  'session: models': FORWARD,
+  'session: options': FORWARD,
+  'usage in the answer': '`diglot acp` tells usage as `usage_update`; here it has none to tell: it goes by `message_delta.usage`, and the agent counts only when all is over',
+  'updates: usage_update': 'the agent counts its tokens when the message is over: `message_delta.usage` has 0, and `diglot acp`, which goes by it, tells nothing of 0',
+  'updates: plan': 'see `plan`',
+  'updates: session_info_update': FORWARD,
+  'updates: current_mode_update': 'modes are Claude\'s, see `session: modes`',
+  'updates: config_option_update': FORWARD,
+  'updates: user_message_chunk': 'a prompt is told back to the host as a replay, which an editor that has sent it need not hear',
+  order: 'stream-json has no question about a call that was not told: the call comes first',
+  'call: input': {
+    gemini: 'the agent gives none; `diglot claude` makes one for Claude\'s tool from the title and the diff',
+    opencode: 'inputs are those of Claude\'s tools: the fields that a host knows',
+    qwen: 'inputs are those of Claude\'s tools: the fields that a host knows',
+  },
+  'call: locations': 'stream-json has no places of its own; a command has none',
+  'call: statuses': '`diglot acp` tells every call as pending, in_progress and its end',
+  'call: title': TITLES,
+  'call: kind': 'kinds follow Claude\'s tools',
+  'call: diffs': {
+    gemini: 'a file that was not there has no old text (null), not an empty one',
+    opencode: 'the agent has the diff in the question only; `diglot acp` keeps it in the call',
+    qwen: 'a diff is made of the input of Claude\'s tool: the part that changes, and no old text where there was no file',
+  },
+  'call: text': {
+    gemini: 'what it says beside the question has no place in stream-json; a refused call says that it was refused',
+    opencode: '`diglot acp` tells the output of a command as a console block, and a refusal in its own words',
+    qwen: '`diglot acp` tells the output of a command as a console block, and a refusal in its own words',
+  },
+  'call: output': 'a `tool_result` has the text, not the agent\'s own object',
+  'question: kinds': 'the order is that of `diglot acp`; stream-json has one "always", as a suggested rule',
+  'question: names': 'names are those of `diglot acp`, which say what they grant; stream-json has none',
+  'question: title': TITLES,
+};

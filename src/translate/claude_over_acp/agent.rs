@@ -4,6 +4,8 @@
 //! of the agent's is answered once, at once if diglot does not serve it (quirks 11 and 12); updates of other sessions and
 //! of a history that is read again are not shown (quirks 43 and 58).
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -196,6 +198,10 @@ impl ClaudeOverAcp {
                     out.far(jsonrpc::error(&id, &error));
                 }
             },
+            Ok(Message::Response { id, .. }) if !is_answer(line) => {
+                // A log line with an `id`, say (report 34): the answer is still to come.
+                out.note(format!("a line of the agent's with the id {id} is no answer: it has neither `result` nor `error`"));
+            }
             Ok(Message::Response { id, outcome }) => {
                 let at = id.as_number().and_then(|n| self.agent.waiting.iter().position(|(own, _)| *own == n));
                 match at {
@@ -361,6 +367,7 @@ impl ClaudeOverAcp {
     /// The process could not be started.
     pub(super) fn agent_failed(&mut self, why: &StartFailure, out: &mut Actions) {
         self.agent.restart();
+        out.push(Action::ClearTimer(Timer::Start));
         self.cannot_start(why.message(), out);
     }
 
@@ -441,6 +448,13 @@ impl ClaudeOverAcp {
             self.ask_agent(more::SESSION_CLOSE, &params, Asked::Nothing, out);
         }
     }
+}
+
+/// Whether a line without a method is an answer, and no other JSON with an `id` in it.
+fn is_answer(line: &[u8]) -> bool {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(line).unwrap_or_default();
+    let whole = members.get("jsonrpc").is_some_and(|v| v.get() == "\"2.0\"");
+    whole && (members.contains_key("result") || members.contains_key("error"))
 }
 
 /// ACP's counts.

@@ -5,9 +5,11 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use similar::{ChangeTag, TextDiff};
 use support::reverse_golden as golden;
+use support::reverse_sim::Simulation;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join("reverse")
@@ -92,4 +94,57 @@ fn every_file_says_what_it_shows_and_where_it_comes_from() {
         assert!(known, "{name}: the source is {source:?}");
         assert!(about.insert(header.about.clone()), "{name}: {:?} is what another file shows", header.about);
     }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// Runs the conversations on all cores; returns the failing seeds in order.
+fn failing(first: u64, count: u64) -> Vec<u64> {
+    let next = AtomicU64::new(first);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut seeds: Vec<u64> = std::thread::scope(|scope| {
+        let work = || {
+            let mut failed = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                // Enough to look at.
+                if seed >= first + count || failed.len() > 20 {
+                    return failed;
+                }
+                if !Simulation::run(seed).problems.is_empty() {
+                    failed.push(seed);
+                }
+            }
+        };
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
+    });
+    seeds.sort_unstable();
+    seeds
+}
+
+/// `DIGLOT_SIM_COUNT` says how many, `DIGLOT_SIM_SEED` with which seed to begin; a failing one is printed as a golden file.
+#[test]
+fn no_host_conversation_breaks_a_rule() {
+    let (first, count) = (number("DIGLOT_SIM_SEED", 1), number("DIGLOT_SIM_COUNT", 500));
+    let seeds = failing(first, count);
+    if seeds.is_empty() {
+        return;
+    }
+    // The shortest one tells most.
+    let mut runs: Vec<(u64, Simulation)> = seeds.iter().map(|seed| (*seed, Simulation::run(*seed))).collect();
+    runs.sort_by_key(|(_, sim)| sim.inputs.len());
+    let others: Vec<String> = runs.iter().take(20).map(|(s, sim)| format!("{s}: {}", sim.problems.join("; "))).collect();
+    let (seed, sim) = &runs[0];
+    let lines: Vec<String> = sim.inputs.iter().map(golden::write_input).collect();
+    panic!(
+        "{} of {count} conversations fail; seeds\n{}\nseed {seed}:\n  {}\n\n{}\n{}\n",
+        seeds.len(),
+        others.join("\n"),
+        sim.problems.join("\n  "),
+        sim.header(*seed),
+        lines.join("\n"),
+    );
 }

@@ -156,6 +156,16 @@ impl Judge {
         self.violations.push(what);
     }
 
+    /// A turn is shown to the host.
+    pub(crate) fn in_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// The host has hooks.
+    pub(crate) fn has_hooks(&self) -> bool {
+        !self.callbacks.is_empty()
+    }
+
     /// What was found wrong.
     pub(crate) fn violations(&self) -> Vec<String> {
         let mut all = self.violations.clone();

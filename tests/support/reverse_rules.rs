@@ -69,6 +69,7 @@ pub(crate) struct Judge {
     state: Option<String>,
     last_failed: bool,
     gave_up: bool,
+    signalled: bool,
     requests: BTreeMap<String, u64>,
     asks: HashMap<String, Ask>,
     asked: HashSet<String>,
@@ -120,6 +121,7 @@ impl Judge {
             state: None,
             last_failed: false,
             gave_up: false,
+            signalled: false,
             requests: BTreeMap::new(),
             asks: HashMap::new(),
             asked: HashSet::new(),
@@ -199,7 +201,11 @@ impl Judge {
     pub(crate) fn host_says(&mut self, line: &[u8]) {
         let Ok(value) = serde_json::from_slice::<Value>(line) else { return };
         match text(&value, "/type") {
-            "user" if value["message"].is_object() || value["message"].is_string() => self.prompts += 1,
+            "user" if !value["message"].is_null() => {
+                self.prompts += 1;
+                // It comes while the process ends.
+                self.may_be_dropped += u64::from(self.signalled);
+            }
             "control_request" => {
                 let id = text(&value, "/request_id").to_owned();
                 *self.requests.entry(id).or_default() += 1;
@@ -266,6 +272,7 @@ impl Judge {
     }
 
     pub(crate) fn interrupted(&mut self) {
+        self.signalled = true;
         self.may_be_dropped = self.prompts;
     }
 

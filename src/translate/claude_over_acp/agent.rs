@@ -18,7 +18,7 @@ use crate::wire::acp_client::{
     Block, Cost, Named, PlanEntry, Prompted, SessionParams, Update, Usage as AcpUsage, methods as more,
 };
 use crate::wire::jsonrpc::{self, ErrorObject, Id, Message, RpcError};
-use crate::wire::stream_json_agent::Usage;
+use crate::wire::stream_json_agent::{self as say, Usage};
 use crate::wire::text::{Raw, float, items, text, uint};
 
 /// Updates that may come before the agent has said which session they belong to (quirk 43).
@@ -145,14 +145,19 @@ impl Agent {
         true
     }
 
-    /// Another process of the same agent: what is known of it stays.
-    pub(super) fn restart(&mut self) {
-        self.waiting.clear();
+    /// Another process of the same agent: what is known of it stays. Gives the host's requests that nobody answers now.
+    pub(super) fn restart(&mut self) -> Vec<String> {
+        let of_host = |(_, asked)| match asked {
+            Asked::Setting { host, .. } => host,
+            _ => None,
+        };
+        let unanswered = std::mem::take(&mut self.waiting).into_iter().filter_map(of_host).collect();
         self.stage = Stage::Gone;
         self.leaving = false;
         self.barrier = false;
         self.early.clear();
         self.tried_login = false;
+        unanswered
     }
 
     pub(super) fn settings_wait(&self) -> bool {
@@ -366,18 +371,19 @@ impl ClaudeOverAcp {
 
     /// The process could not be started.
     pub(super) fn agent_failed(&mut self, why: &StartFailure, out: &mut Actions) {
-        self.agent.restart();
-        out.push(Action::ClearTimer(Timer::Start));
+        self.agent_is_gone(out);
         self.cannot_start(why.message(), out);
     }
 
     /// The process ended.
     pub(super) fn agent_closed(&mut self, exit: &FarExit, out: &mut Actions) {
         let (stage, leaving) = (self.agent.stage, self.agent.leaving);
-        self.agent.restart();
-        out.push(Action::ClearTimer(Timer::Start));
-        out.push(Action::ClearTimer(Timer::Cancel));
+        self.agent_is_gone(out);
         if leaving {
+            // It came after the start had failed, or the end had begun.
+            if let Some(id) = self.host.initialize.take() {
+                out.near(say::refuse_host(&id, "the session is over"));
+            }
             self.ended = true;
             out.push(Action::Exit(u8::from(self.failed)));
             return;
@@ -414,6 +420,16 @@ impl ClaudeOverAcp {
                 self.start_far(out);
             }
         }
+    }
+
+    /// Nothing more comes of the process: who waited for it is told.
+    fn agent_is_gone(&mut self, out: &mut Actions) {
+        for id in self.agent.restart() {
+            let said = format!("{} ended before it answered", self.set.profile.title);
+            out.near(say::refuse_host(&id, &said));
+        }
+        out.push(Action::ClearTimer(Timer::Start));
+        out.push(Action::ClearTimer(Timer::Cancel));
     }
 
     /// What to tell a person who has to log in; `None` when it is another error (quirks 38 and 59).

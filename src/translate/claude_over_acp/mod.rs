@@ -227,6 +227,9 @@ impl ClaudeOverAcp {
 
     /// Ends the process: the agent first, if it runs.
     fn exit(&mut self, out: &mut Actions) {
+        if let Some(id) = self.host.initialize.take() {
+            out.near(say::refuse_host(&id, "the process was interrupted before the session was open"));
+        }
         if self.agent.is_running() {
             self.forget_agent_session(out);
             self.agent.leaving = true;

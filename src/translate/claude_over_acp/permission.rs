@@ -117,6 +117,9 @@ impl ClaudeOverAcp {
         if is_choice {
             return self.ask_choice(number, out);
         }
+        if self.turn.as_mut().is_some_and(|t| t.tracked(&call).closed) {
+            return self.refuse(number, "the call had already ended; nobody was asked", &Why::Nobody, out);
+        }
         self.call_changed(raw, &call, true, out);
         self.decide(number, out);
     }

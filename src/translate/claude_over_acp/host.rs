@@ -273,6 +273,10 @@ impl ClaudeOverAcp {
         if self.agent.is_ready() {
             return self.answer_initialize(out);
         }
+        if !self.agent.is_running() {
+            // It has died since.
+            return self.start_far(out);
+        }
         self.open_session(out);
     }
 

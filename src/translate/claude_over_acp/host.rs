@@ -371,6 +371,7 @@ impl ClaudeOverAcp {
 
     /// SIGINT: as the real one does, the turn is interrupted and the process ends well (rule 17).
     pub(super) fn interrupted_by_signal(&mut self, out: &mut Actions) {
+        self.signalled = true;
         self.queue.clear();
         if self.turn.is_some() {
             self.interrupt(true, out);

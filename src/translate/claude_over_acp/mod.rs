@@ -163,6 +163,8 @@ pub struct ClaudeOverAcp {
     context: Option<(u64, u64)>,
     /// The last result was an error.
     failed: bool,
+    /// SIGINT came: the end is in order, whatever the last result (rule 17).
+    signalled: bool,
     ended: bool,
 }
 
@@ -187,6 +189,7 @@ impl ClaudeOverAcp {
             cost_usd: 0.0,
             context: None,
             failed: false,
+            signalled: false,
             ended: false,
             set,
         }
@@ -236,8 +239,12 @@ impl ClaudeOverAcp {
             out.push(Action::StopFar(crate::translate::Stop::Gently));
         } else {
             self.ended = true;
-            out.push(Action::Exit(u8::from(self.failed)));
+            out.push(Action::Exit(self.exit_code()));
         }
+    }
+
+    fn exit_code(&self) -> u8 {
+        u8::from(self.failed && !self.signalled)
     }
 }
 

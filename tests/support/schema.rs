@@ -1,4 +1,4 @@
-//! The schema judge: every ACP line that diglot writes, held against the protocol's own types (schema 1.20, version 1).
+//! The schema judge: every ACP line that diglot writes, as an agent or as a client, held against the protocol's own types (schema 1.20, version 1).
 //!
 //! Owns the table "which method has which shape". Keeps: a line passes only if the JSON schema made from the crate
 //! `agent-client-protocol-schema` accepts it, the crate's types can read it, and nothing of it is lost in them: typed
@@ -62,6 +62,20 @@ fn table() -> &'static Table {
             (("session/update", Body::Params), shape::<v1::SessionNotification>()),
             (("session/request_permission", Body::Params), shape::<v1::RequestPermissionRequest>()),
             (("$/cancel_request", Body::Params), shape::<v1::CancelRequestNotification>()),
+            // What a client asks, says and answers.
+            (("client initialize", Body::Params), shape::<v1::InitializeRequest>()),
+            (("client authenticate", Body::Params), shape::<v1::AuthenticateRequest>()),
+            (("client session/new", Body::Params), shape::<v1::NewSessionRequest>()),
+            (("client session/load", Body::Params), shape::<v1::LoadSessionRequest>()),
+            (("client session/resume", Body::Params), shape::<v1::ResumeSessionRequest>()),
+            // Not stable yet, and the same as the one before.
+            (("client session/fork", Body::Params), shape::<v1::ResumeSessionRequest>()),
+            (("client session/close", Body::Params), shape::<v1::CloseSessionRequest>()),
+            (("client session/prompt", Body::Params), shape::<v1::PromptRequest>()),
+            (("client session/cancel", Body::Params), shape::<v1::CancelNotification>()),
+            (("client session/set_mode", Body::Params), shape::<v1::SetSessionModeRequest>()),
+            (("client session/set_config_option", Body::Params), shape::<v1::SetSessionConfigOptionRequest>()),
+            (("client session/request_permission", Body::Result), shape::<v1::RequestPermissionResponse>()),
         ])
     })
 }
@@ -161,7 +175,7 @@ fn is_default(key: &str, value: &Value) -> bool {
     match key {
         "kind" => value == "other",
         "status" => value == "pending",
-        "content" | "locations" => value.as_array().is_some_and(Vec::is_empty),
+        "content" | "locations" | "mcpServers" => value.as_array().is_some_and(Vec::is_empty),
         _ => value.is_null(),
     }
 }

@@ -4,6 +4,8 @@
 //! of the agent's is answered once, at once if diglot does not serve it (quirks 11 and 12); updates of other sessions and
 //! of a history that is read again are not shown (quirks 43 and 58).
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,7 +18,7 @@ use crate::wire::acp_client::{
     Block, Cost, Named, PlanEntry, Prompted, SessionParams, Update, Usage as AcpUsage, methods as more,
 };
 use crate::wire::jsonrpc::{self, ErrorObject, Id, Message, RpcError};
-use crate::wire::stream_json_agent::Usage;
+use crate::wire::stream_json_agent::{self as say, Usage};
 use crate::wire::text::{Raw, float, items, text, uint};
 
 /// Updates that may come before the agent has said which session they belong to (quirk 43).
@@ -148,14 +150,19 @@ impl Agent {
         true
     }
 
-    /// Another process of the same agent: what is known of it stays.
-    pub(super) fn restart(&mut self) {
-        self.waiting.clear();
+    /// Another process of the same agent: what is known of it stays. Gives the host's requests that nobody answers now.
+    pub(super) fn restart(&mut self) -> Vec<String> {
+        let of_host = |(_, asked)| match asked {
+            Asked::Setting { host, .. } => host,
+            _ => None,
+        };
+        let unanswered = std::mem::take(&mut self.waiting).into_iter().filter_map(of_host).collect();
         self.stage = Stage::Gone;
         self.leaving = false;
         self.barrier = false;
         self.early.clear();
         self.tried_login = false;
+        unanswered
     }
 
     pub(super) fn settings_wait(&self) -> bool {
@@ -201,6 +208,10 @@ impl ClaudeOverAcp {
                     out.far(jsonrpc::error(&id, &error));
                 }
             },
+            Ok(Message::Response { id, .. }) if !is_answer(line) => {
+                // A log line with an `id`, say (report 34): the answer is still to come.
+                out.note(format!("a line of the agent's with the id {id} is no answer: it has neither `result` nor `error`"));
+            }
             Ok(Message::Response { id, outcome }) => {
                 let at = id.as_number().and_then(|n| self.agent.waiting.iter().position(|(own, _)| *own == n));
                 match at {
@@ -374,19 +385,21 @@ impl ClaudeOverAcp {
 
     /// The process could not be started.
     pub(super) fn agent_failed(&mut self, why: &StartFailure, out: &mut Actions) {
-        self.agent.restart();
+        self.agent_is_gone(out);
         self.cannot_start(why.message(), out);
     }
 
     /// The process ended.
     pub(super) fn agent_closed(&mut self, exit: &FarExit, out: &mut Actions) {
         let (stage, leaving) = (self.agent.stage, self.agent.leaving);
-        self.agent.restart();
-        out.push(Action::ClearTimer(Timer::Start));
-        out.push(Action::ClearTimer(Timer::Cancel));
+        self.agent_is_gone(out);
         if leaving {
+            // It came after the start had failed, or the end had begun.
+            if let Some(id) = self.host.initialize.take() {
+                out.near(say::refuse_host(&id, "the session is over"));
+            }
             self.ended = true;
-            out.push(Action::Exit(u8::from(self.failed)));
+            out.push(Action::Exit(self.exit_code()));
             return;
         }
         let mut how = format!("{} {}", self.set.profile.title, exit.how());
@@ -423,6 +436,16 @@ impl ClaudeOverAcp {
         }
     }
 
+    /// Nothing more comes of the process: who waited for it is told.
+    fn agent_is_gone(&mut self, out: &mut Actions) {
+        for id in self.agent.restart() {
+            let said = format!("{} ended before it answered", self.set.profile.title);
+            out.near(say::refuse_host(&id, &said));
+        }
+        out.push(Action::ClearTimer(Timer::Start));
+        out.push(Action::ClearTimer(Timer::Cancel));
+    }
+
     /// What to tell a person who has to log in; `None` when it is another error (quirks 38 and 59).
     pub(super) fn needs_login(&self, error: &ErrorObject) -> Option<String> {
         let said = error.message.to_lowercase();
@@ -455,6 +478,13 @@ impl ClaudeOverAcp {
             self.ask_agent(more::SESSION_CLOSE, &params, Asked::Nothing, out);
         }
     }
+}
+
+/// Whether a line without a method is an answer, and no other JSON with an `id` in it.
+fn is_answer(line: &[u8]) -> bool {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(line).unwrap_or_default();
+    let whole = members.get("jsonrpc").is_some_and(|v| v.get() == "\"2.0\"");
+    whole && (members.contains_key("result") || members.contains_key("error"))
 }
 
 /// ACP's counts.

@@ -285,6 +285,10 @@ impl ClaudeOverAcp {
         if self.agent.is_ready() {
             return self.answer_initialize(out);
         }
+        if !self.agent.is_running() {
+            // It has died since.
+            return self.start_far(out);
+        }
         self.open_session(out);
     }
 
@@ -384,6 +388,7 @@ impl ClaudeOverAcp {
 
     /// SIGINT: as the real one does, the turn is interrupted and the process ends well (rule 17).
     pub(super) fn interrupted_by_signal(&mut self, out: &mut Actions) {
+        self.signalled = true;
         self.queue.clear();
         if self.turn.is_some() {
             self.interrupt(true, out);

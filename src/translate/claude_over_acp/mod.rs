@@ -169,6 +169,8 @@ pub struct ClaudeOverAcp {
     failed: bool,
     /// Why the session cannot begin, until the host can hear it.
     doomed: Option<String>,
+    /// SIGINT came: the end is in order, whatever the last result (rule 17).
+    signalled: bool,
     ended: bool,
 }
 
@@ -195,6 +197,7 @@ impl ClaudeOverAcp {
             context: None,
             failed: false,
             doomed: None,
+            signalled: false,
             ended: false,
             set,
         }
@@ -235,14 +238,21 @@ impl ClaudeOverAcp {
 
     /// Ends the process: the agent first, if it runs.
     fn exit(&mut self, out: &mut Actions) {
+        if let Some(id) = self.host.initialize.take() {
+            out.near(say::refuse_host(&id, "the process was interrupted before the session was open"));
+        }
         if self.agent.is_running() {
             self.forget_agent_session(out);
             self.agent.leaving = true;
             out.push(Action::StopFar(crate::translate::Stop::Gently));
         } else {
             self.ended = true;
-            out.push(Action::Exit(u8::from(self.failed)));
+            out.push(Action::Exit(self.exit_code()));
         }
+    }
+
+    fn exit_code(&self) -> u8 {
+        u8::from(self.failed && !self.signalled)
     }
 }
 

@@ -117,6 +117,9 @@ impl ClaudeOverAcp {
         if is_choice {
             return self.ask_choice(number, out);
         }
+        if self.turn.as_mut().is_some_and(|t| t.tracked(&call).closed) {
+            return self.refuse(number, "the call had already ended; nobody was asked", &Why::Nobody, out);
+        }
         self.call_changed(raw, &call, true, out);
         self.decide(number, out);
     }
@@ -224,6 +227,14 @@ impl ClaudeOverAcp {
     /// `can_use_tool`.
     pub(super) fn ask_can_use_tool(&mut self, number: u64, out: &mut Actions) {
         let Some(one) = self.asked_use(number) else { return };
+        if self.host.closed {
+            return self.refuse(number, NOBODY, &Why::Nobody, out);
+        }
+        let call = self.question(number).map(|q| q.call.clone()).unwrap_or_default();
+        if self.turn.as_mut().is_some_and(|t| t.tracked(&call).closed) {
+            // The agent did not wait for the answer.
+            return self.refuse(number, "the call had already ended; nobody was asked", &Why::Nobody, out);
+        }
         if !self.set.options.asks_host {
             let said = format!(
                 "{} needs a permission, and nobody can be asked for it: the host gave no permission prompt. Allow it with a rule \

@@ -248,6 +248,8 @@ impl ClaudeOverAcp {
 
     /// Writes the `result`.
     pub(super) fn end_turn(&mut self, out: &mut Actions) {
+        // It may have asked while a hook held the prompt or the end.
+        self.refuse_questions("the turn ended before an answer came", out);
         self.close_calls("the turn ended", out);
         self.end_message("end_turn", out);
         let now = self.set.clock.now_ms();
@@ -546,6 +548,12 @@ impl ClaudeOverAcp {
         let Some(turn) = &mut self.turn else { return };
         if turn.stopping.is_some() || turn.interrupted || turn.finish.is_some() {
             return;
+        }
+        if !turn.prompting {
+            // A hook still holds the prompt: it is not sent.
+            turn.finish = Some(why);
+            self.forget_host_asks_of_turn(out);
+            return self.settled(out);
         }
         turn.stopping = Some(why);
         self.cancel_agent(out);

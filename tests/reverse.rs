@@ -1,0 +1,150 @@
+//! Golden files of the reverse direction: every conversation in `golden/reverse/` goes through the translator, and what comes out is compared with what
+//! the file expects. `UPDATE_GOLDEN=1` writes what comes out into the files.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use similar::{ChangeTag, TextDiff};
+use support::reverse_golden as golden;
+use support::reverse_sim::Simulation;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join("reverse")
+}
+
+fn files() -> Vec<PathBuf> {
+    let list = std::fs::read_dir(folder()).unwrap_or_else(|e| panic!("golden/reverse: {e}"));
+    let mut files: Vec<PathBuf> = list
+        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "ndjson"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn name(path: &Path) -> String {
+    path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The changed lines with a little around them, each cut to what a terminal can show.
+fn difference(expected: &str, now: &str) -> String {
+    let mut text = String::new();
+    for group in TextDiff::from_lines(expected, now).grouped_ops(2) {
+        text.push_str("  …\n");
+        for op in group {
+            for change in TextDiff::from_lines(expected, now).iter_changes(&op) {
+                let mark = match change.tag() {
+                    ChangeTag::Delete => '-',
+                    ChangeTag::Insert => '+',
+                    ChangeTag::Equal => ' ',
+                };
+                let line: String = change.value().trim_end().chars().take(600).collect();
+                text.push_str(&format!("{mark} {line}\n"));
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn every_conversation_is_translated_as_expected() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let only = std::env::var("GOLDEN").unwrap_or_default();
+    let mut failures = Vec::new();
+    let files = files();
+    assert!(!files.is_empty(), "there are no golden files");
+    for path in files {
+        let name = name(&path);
+        if !name.contains(&only) {
+            continue;
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        match golden::run(&expected) {
+            Err(e) => failures.push(format!("{name}: the file is wrong: {e}")),
+            Ok(run) => {
+                if !run.problems.is_empty() {
+                    failures.push(format!("{name}: breaks the rules:\n  {}", run.problems.join("\n  ")));
+                }
+                if run.text != expected {
+                    if update {
+                        std::fs::write(&path, &run.text).unwrap_or_else(|e| panic!("{name}: {e}"));
+                    } else {
+                        failures.push(format!("{name}:\n{}", difference(&expected, &run.text)));
+                    }
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} golden files fail\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_shows_and_where_it_comes_from() {
+    let mut about = BTreeSet::new();
+    for path in files() {
+        let name = name(&path);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let header =
+            golden::Header::read(text.lines().next().unwrap_or_default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let source = &header.source;
+        let known = source == "written" || source.starts_with("report ") || source.contains(", recording ");
+        assert!(known, "{name}: the source is {source:?}");
+        assert!(about.insert(header.about.clone()), "{name}: {:?} is what another file shows", header.about);
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// Runs the conversations on all cores; returns the failing seeds in order.
+fn failing(first: u64, count: u64) -> Vec<u64> {
+    let next = AtomicU64::new(first);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut seeds: Vec<u64> = std::thread::scope(|scope| {
+        let work = || {
+            let mut failed = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                // Enough to look at.
+                if seed >= first + count || failed.len() > 20 {
+                    return failed;
+                }
+                if !Simulation::run(seed).problems.is_empty() {
+                    failed.push(seed);
+                }
+            }
+        };
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
+    });
+    seeds.sort_unstable();
+    seeds
+}
+
+/// `DIGLOT_SIM_COUNT` says how many, `DIGLOT_SIM_SEED` with which seed to begin; a failing one is printed as a golden file.
+#[test]
+fn no_host_conversation_breaks_a_rule() {
+    let (first, count) = (number("DIGLOT_SIM_SEED", 1), number("DIGLOT_SIM_COUNT", 500));
+    let seeds = failing(first, count);
+    if seeds.is_empty() {
+        return;
+    }
+    // The shortest one tells most.
+    let mut runs: Vec<(u64, Simulation)> = seeds.iter().map(|seed| (*seed, Simulation::run(*seed))).collect();
+    runs.sort_by_key(|(_, sim)| sim.inputs.len());
+    let others: Vec<String> = runs.iter().take(20).map(|(s, sim)| format!("{s}: {}", sim.problems.join("; "))).collect();
+    let (seed, sim) = &runs[0];
+    let lines: Vec<String> = sim.inputs.iter().map(golden::write_input).collect();
+    panic!(
+        "{} of {count} conversations fail; seeds\n{}\nseed {seed}:\n  {}\n\n{}\n{}\n",
+        seeds.len(),
+        others.join("\n"),
+        sim.problems.join("\n  "),
+        sim.header(*seed),
+        lines.join("\n"),
+    );
+}

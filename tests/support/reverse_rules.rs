@@ -1,0 +1,882 @@
+//! The rules of a conversation of a host with an agent that hold everywhere.
+//!
+//! Owns what was seen on both wires so far. Keeps: nothing of the code under test is used to read the lines; toward the host
+//! the rules are those that every known host needs (init first, one result a prompt, every call its result, whole lines of
+//! known types), toward the agent those of ACP, and nothing is granted that nobody granted.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use diglot::translate::Timer;
+use serde_json::Value;
+
+use super::judge::Rpc;
+use super::reverse::{SESSION, Setting, is_answer};
+use super::schema::{self, Body};
+
+/// No line may be longer: hosts give up at 1 MiB.
+const LINE: usize = 900_000;
+
+/// A question of the agent's.
+#[derive(Debug)]
+struct Question {
+    method: String,
+    call: String,
+    /// Option ids and kinds.
+    options: Vec<(String, String)>,
+    withdrawn: bool,
+}
+
+/// A question to the host.
+#[derive(Debug)]
+struct Ask {
+    subtype: String,
+    /// Of `can_use_tool`.
+    call: String,
+}
+
+/// A block as its events have it.
+#[derive(Debug)]
+struct Streamed {
+    index: u64,
+    kind: String,
+    text: String,
+    whole: bool,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    /// Calls that were shown; true: they have their result.
+    calls: BTreeMap<String, bool>,
+    streaming: bool,
+    block: Option<Streamed>,
+    next_index: u64,
+    message: Option<String>,
+}
+
+/// What was found wrong so far, and what was seen.
+pub(crate) struct Judge {
+    setting: Setting,
+    violations: Vec<String>,
+    /// Bodies of a form that was judged before pass.
+    pub(crate) by_form: bool,
+    // The host.
+    host_open: bool,
+    prompts: u64,
+    results: u64,
+    /// Prompts that the host or the user took back.
+    may_be_dropped: u64,
+    turn: Option<Turn>,
+    state: Option<String>,
+    last_failed: bool,
+    gave_up: bool,
+    signalled: bool,
+    requests: BTreeMap<String, u64>,
+    asks: HashMap<String, Ask>,
+    asked: HashSet<String>,
+    callbacks: BTreeSet<String>,
+    sdk_servers: BTreeSet<String>,
+    messages: HashSet<String>,
+    uuids: HashSet<String>,
+    shown_calls: BTreeSet<String>,
+    // Grants.
+    allowed: HashMap<String, u64>,
+    denied: HashMap<String, u64>,
+    granted: HashMap<String, u64>,
+    anybody_grants: bool,
+    // The agent.
+    deaf: bool,
+    ids: HashSet<String>,
+    waiting: HashMap<String, String>,
+    session: Option<String>,
+    questions: BTreeMap<String, Question>,
+    /// The prompt that is outstanding, or was last, was cancelled.
+    cancelled: bool,
+    /// A call whose question was answered with `cancelled`: a cancel must follow.
+    owes_cancel: Option<String>,
+    // The relay.
+    clients: HashMap<(u64, String), u64>,
+    exited: bool,
+}
+
+fn show(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).chars().take(300).collect()
+}
+
+fn text<'a>(value: &'a Value, at: &str) -> &'a str {
+    value.pointer(at).and_then(Value::as_str).unwrap_or_default()
+}
+
+impl Judge {
+    pub(crate) fn new(setting: &Setting) -> Self {
+        let sdk = |(name, server): (&String, &Value)| (server["type"] == "sdk").then(|| name.clone());
+        Self {
+            setting: setting.clone(),
+            violations: Vec::new(),
+            by_form: false,
+            host_open: true,
+            prompts: 0,
+            results: 0,
+            may_be_dropped: 0,
+            turn: None,
+            state: None,
+            last_failed: false,
+            gave_up: false,
+            signalled: false,
+            requests: BTreeMap::new(),
+            asks: HashMap::new(),
+            asked: HashSet::new(),
+            callbacks: BTreeSet::new(),
+            sdk_servers: setting.mcp_servers.iter().filter_map(sdk).collect(),
+            messages: HashSet::new(),
+            uuids: HashSet::new(),
+            shown_calls: BTreeSet::new(),
+            allowed: HashMap::new(),
+            denied: HashMap::new(),
+            granted: HashMap::new(),
+            anybody_grants: !setting.allow.is_empty() || !matches!(&*setting.mode, "default" | "dontAsk"),
+            deaf: false,
+            ids: HashSet::new(),
+            waiting: HashMap::new(),
+            session: setting.resume.clone().filter(|_| !setting.fork),
+            questions: BTreeMap::new(),
+            cancelled: false,
+            owes_cancel: None,
+            clients: HashMap::new(),
+            exited: false,
+        }
+    }
+
+    /// A new event begins.
+    pub(crate) fn event(&mut self) {
+        if let Some(line) = self.owes_cancel.take() {
+            self.violations.push(format!("toward the agent: `cancelled`, and nobody cancelled: {line}"));
+        }
+    }
+
+    /// Something that the driver itself found wrong.
+    pub(crate) fn broken(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    /// A turn is shown to the host.
+    pub(crate) fn in_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// The host has hooks.
+    pub(crate) fn has_hooks(&self) -> bool {
+        !self.callbacks.is_empty()
+    }
+
+    /// What was found wrong.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        let mut all = self.violations.clone();
+        all.extend(self.owes_cancel.iter().map(|call| format!("`cancelled` for {call}, and nobody cancelled")));
+        all
+    }
+
+    /// The end of a conversation that must have come to rest: what is still open.
+    pub(crate) fn unsettled(&self) -> Vec<String> {
+        let mut open = Vec::new();
+        if self.turn.is_some() {
+            open.push("a turn has no result".to_owned());
+        }
+        if !self.gave_up && self.results + self.may_be_dropped < self.prompts {
+            open.push(format!("{} prompts, {} results", self.prompts, self.results));
+        }
+        open.extend(self.requests.keys().map(|id| format!("the host's request {id} was not answered")));
+        open.extend(self.questions.keys().map(|id| format!("the agent's request {id} was not answered")));
+        let asks = self.asks.iter().filter(|(_, ask)| ask.subtype != "mcp_message" && self.host_open && !self.exited);
+        open.extend(asks.map(|(id, ask)| format!("the question {id} ({}) is open", ask.subtype)));
+        if matches!(self.state.as_deref(), Some("running" | "requires_action")) && !self.gave_up {
+            open.push("the last state is not idle".to_owned());
+        }
+        let clients = self.clients.iter().filter(|_| !self.exited);
+        open.extend(clients.map(|((conn, id), _)| format!("the MCP client {conn} waits for {id}")));
+        open
+    }
+
+    // ---- what the host says
+
+    pub(crate) fn host_says(&mut self, line: &[u8]) {
+        let Ok(value) = serde_json::from_slice::<Value>(line) else { return };
+        match text(&value, "/type") {
+            "user" if !value["message"].is_null() => {
+                self.prompts += 1;
+                // It comes while the process ends.
+                self.may_be_dropped += u64::from(self.signalled);
+            }
+            "control_request" => {
+                let id = text(&value, "/request_id").to_owned();
+                *self.requests.entry(id).or_default() += 1;
+                let request = &value["request"];
+                match text(request, "/subtype") {
+                    "initialize" => self.host_begins(request),
+                    "set_permission_mode" => {
+                        self.anybody_grants |= !matches!(text(request, "/mode"), "default" | "dontAsk");
+                    }
+                    "interrupt" if request["cancel_queued"] == true => self.may_be_dropped = self.prompts,
+                    "cancel_async_message" => self.may_be_dropped += 1,
+                    _ => {}
+                }
+            }
+            "control_response" => self.host_answers(&value["response"]),
+            _ => {}
+        }
+    }
+
+    fn host_begins(&mut self, request: &Value) {
+        let strings = |value: &Value| -> Vec<String> {
+            value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+        };
+        for matchers in request["hooks"].as_object().into_iter().flatten().map(|(_, m)| m) {
+            for matcher in matchers.as_array().into_iter().flatten() {
+                self.callbacks.extend(strings(&matcher["hookCallbackIds"]));
+            }
+        }
+        self.sdk_servers.extend(strings(&request["sdkMcpServers"]));
+        for (name, server) in request["mcpServers"].as_object().into_iter().flatten() {
+            if server["type"] == "sdk" {
+                self.sdk_servers.insert(name.clone());
+            }
+        }
+        let allow = request.pointer("/settings/permissions/allow").or(request.pointer("/managedSettings/permissions/allow"));
+        self.anybody_grants |= allow.is_some();
+    }
+
+    fn host_answers(&mut self, response: &Value) {
+        let Some(ask) = self.asks.remove(text(response, "/request_id")) else { return };
+        let body = &response["response"];
+        match &*ask.subtype {
+            "can_use_tool" => {
+                let allows = response["subtype"] == "success"
+                    && match body["behavior"].as_str() {
+                        Some(behavior) => behavior == "allow",
+                        None => body["allow"] == true,
+                    };
+                *if allows { &mut self.allowed } else { &mut self.denied }.entry(ask.call).or_default() += 1;
+                self.anybody_grants |= allows && body["updatedPermissions"].as_array().is_some_and(|p| !p.is_empty());
+            }
+            // A hook may allow what it likes.
+            "hook_callback" => {
+                let says = body.to_string();
+                self.anybody_grants |= says.contains("\"allow\"") || says.contains("\"approve\"");
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn host_closed(&mut self) {
+        self.host_open = false;
+        self.asks.retain(|_, ask| ask.subtype == "mcp_message");
+    }
+
+    pub(crate) fn interrupted(&mut self) {
+        self.signalled = true;
+        self.may_be_dropped = self.prompts;
+    }
+
+    // ---- what the host reads
+
+    pub(crate) fn host_reads(&mut self, line: &[u8]) {
+        if let Err(problem) = self.host_line(line) {
+            self.violations.push(format!("toward the host: {problem}: {}", show(line)));
+        }
+    }
+
+    fn host_line(&mut self, line: &[u8]) -> Result<(), String> {
+        if line.len() > LINE {
+            return Err(format!("a line of {} bytes", line.len()));
+        }
+        if line.contains(&b'\n') {
+            return Err("a line feed in a line".into());
+        }
+        let value: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+        let kind = text(&value, "/type").to_owned();
+        if matches!(&*kind, "system" | "assistant" | "user" | "result" | "stream_event") {
+            if text(&value, "/session_id") != SESSION {
+                return Err("another session's id".into());
+            }
+            let uuid = text(&value, "/uuid").to_owned();
+            if uuid.is_empty() {
+                return Err("no uuid".into());
+            }
+            // The host may use one twice.
+            if value["isReplay"] != true && !self.uuids.insert(uuid) {
+                return Err("a uuid twice".into());
+            }
+        }
+        match &*kind {
+            "system" => self.system(&value),
+            "assistant" => self.assistant(&value),
+            "user" => self.user(&value),
+            "stream_event" => self.stream_event(&value),
+            "result" => self.result(&value),
+            "control_response" => {
+                let id = text(&value, "/response/request_id");
+                let Some(open) = self.requests.get_mut(id) else {
+                    return Err("an answer to no request".into());
+                };
+                *open -= 1;
+                if *open == 0 {
+                    self.requests.remove(id);
+                }
+                match text(&value, "/response/subtype") {
+                    "success" if value["response"]["response"].is_object() => Ok(()),
+                    "error" if !text(&value, "/response/error").is_empty() => Ok(()),
+                    _ => Err("no answer that a host can read".into()),
+                }
+            }
+            "control_request" => self.asks(&value),
+            "control_cancel_request" => match self.asks.remove(text(&value, "/request_id")) {
+                Some(_) => Ok(()),
+                None => Err("a question is withdrawn that is not open".into()),
+            },
+            _ => Err("a type that old hosts do not know".into()),
+        }
+    }
+
+    fn system(&mut self, value: &Value) -> Result<(), String> {
+        match text(value, "/subtype") {
+            "init" => {
+                if self.turn.is_some() {
+                    return Err("init inside of a turn".into());
+                }
+                for name in ["cwd", "model", "permissionMode", "apiKeySource", "claude_code_version", "output_style"] {
+                    if !value[name].is_string() {
+                        return Err(format!("init without {name}"));
+                    }
+                }
+                for name in ["tools", "mcp_servers", "slash_commands", "agents", "skills", "plugins"] {
+                    if !value[name].is_array() {
+                        return Err(format!("init without {name}"));
+                    }
+                }
+                if self.setting.states != "none" && self.state.as_deref() != Some("running") {
+                    return Err("a turn that is not said to run".into());
+                }
+                self.turn = Some(Turn::default());
+            }
+            "session_state_changed" => {
+                let state = text(value, "/state").to_owned();
+                match &*self.setting.states {
+                    "none" => return Err("a state that the host does not want".into()),
+                    "marked" if value["sdk_host_only"] != true => return Err("a state without its mark".into()),
+                    "plain" if value.get("sdk_host_only").is_some() => return Err("a state with a mark".into()),
+                    _ => {}
+                }
+                let fits = match &*state {
+                    "idle" => self.turn.is_none() && self.state.as_deref() != Some("idle"),
+                    "running" => true,
+                    "requires_action" => self.turn.is_some(),
+                    _ => false,
+                };
+                if !fits {
+                    return Err(format!("{state} after {:?}", self.state));
+                }
+                self.state = Some(state);
+            }
+            "commands_changed" | "session_title_changed" if !self.setting.modern => {
+                return Err("a line that only newer hosts know".into());
+            }
+            "" => return Err("no subtype".into()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> Result<&mut Turn, String> {
+        self.turn.as_mut().ok_or_else(|| "outside of a turn".to_owned())
+    }
+
+    fn assistant(&mut self, value: &Value) -> Result<(), String> {
+        let partial = self.setting.partial;
+        let message = &value["message"];
+        let id = text(message, "/id").to_owned();
+        let whole = !id.is_empty()
+            && message["type"] == "message"
+            && message["role"] == "assistant"
+            && message["model"].is_string()
+            && message.get("stop_reason").is_some_and(Value::is_null)
+            && message.get("stop_sequence").is_some_and(Value::is_null)
+            && message["usage"].is_object()
+            && value.get("parent_tool_use_id").is_some_and(Value::is_null);
+        if !whole {
+            return Err("an assistant line that hosts cannot read".into());
+        }
+        let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let [block] = blocks else { return Err("not one block".into()) };
+        let synthetic = message["model"] == "<synthetic>";
+        let again = self.messages.contains(&id);
+        self.messages.insert(id.clone());
+        let turn = self.turn()?;
+        if again && turn.message.as_ref() != Some(&id) {
+            return Err("a message goes on after another".into());
+        }
+        turn.message = Some(id);
+        let kind = text(block, "/type").to_owned();
+        let content = match &*kind {
+            "text" => block["text"].as_str().map(str::to_owned),
+            "thinking" if block["signature"].is_string() => block["thinking"].as_str().map(str::to_owned),
+            "tool_use" if block["input"].is_object() && !text(block, "/name").is_empty() => {
+                Some(block["input"].to_string())
+            }
+            _ => None,
+        };
+        let content = content.ok_or("a block that hosts cannot read")?;
+        if content.is_empty() {
+            return Err("an empty block".into());
+        }
+        if partial && !synthetic {
+            let Some(streamed) = turn.block.as_mut().filter(|b| !b.whole) else {
+                return Err("a block without its events".into());
+            };
+            streamed.whole = true;
+            let same = match &*kind {
+                // Members may come in any order.
+                "tool_use" => serde_json::from_str::<Value>(&streamed.text).ok() == Some(block["input"].clone()),
+                _ => streamed.text == content,
+            };
+            if streamed.kind != kind || !same {
+                return Err(format!("the block is not what was streamed: {:?}", streamed.text));
+            }
+        }
+        if kind == "tool_use" {
+            let id = text(block, "/id").to_owned();
+            if id.is_empty() || turn.calls.insert(id.clone(), false).is_some() {
+                return Err("a call twice".into());
+            }
+            self.shown_calls.insert(id);
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, value: &Value) -> Result<(), String> {
+        if value["isReplay"] == true {
+            self.turn()?;
+            return if self.setting.replay { Ok(()) } else { Err("an echo that nobody wants".into()) };
+        }
+        let message = &value["message"];
+        if message["role"] != "user" {
+            return Err("a user line without its role".into());
+        }
+        for block in message["content"].as_array().ok_or("a user line without content")? {
+            if block["type"] != "tool_result" {
+                self.turn()?;
+                continue;
+            }
+            if block.get("content").is_none_or(Value::is_null) || !block["is_error"].is_boolean() {
+                return Err("a result without its members".into());
+            }
+            match self.turn()?.calls.get_mut(text(block, "/tool_use_id")) {
+                None => return Err("a result of no call".into()),
+                Some(closed) if *closed => return Err("a second result".into()),
+                Some(closed) => *closed = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn stream_event(&mut self, value: &Value) -> Result<(), String> {
+        if !self.setting.partial {
+            return Err("a stream event that nobody wants".into());
+        }
+        let event = &value["event"];
+        let turn = self.turn()?;
+        let index = event["index"].as_u64();
+        match (text(event, "/type"), turn.streaming) {
+            ("message_start", false) if turn.block.is_none() => {
+                turn.streaming = true;
+                turn.next_index = 0;
+                Ok(())
+            }
+            ("content_block_start", true) if turn.block.is_none() && index == Some(turn.next_index) => {
+                turn.block = Some(Streamed {
+                    index: turn.next_index,
+                    kind: text(event, "/content_block/type").to_owned(),
+                    text: String::new(),
+                    whole: false,
+                });
+                turn.next_index += 1;
+                Ok(())
+            }
+            ("content_block_delta", true) => {
+                let block = turn.block.as_mut().filter(|b| Some(b.index) == index && !b.whole);
+                let block = block.ok_or("a piece of no open block")?;
+                let (kind, piece) = match text(event, "/delta/type") {
+                    "text_delta" => ("text", text(event, "/delta/text")),
+                    "thinking_delta" => ("thinking", text(event, "/delta/thinking")),
+                    "input_json_delta" => ("tool_use", text(event, "/delta/partial_json")),
+                    other => return Err(format!("a piece {other:?}")),
+                };
+                if kind != block.kind {
+                    return Err("a piece of another kind".into());
+                }
+                block.text.push_str(piece);
+                Ok(())
+            }
+            ("content_block_stop", true) => match turn.block.take() {
+                Some(block) if Some(block.index) == index && block.whole => Ok(()),
+                other => Err(format!("the end of {other:?}")),
+            },
+            ("message_delta", true) if turn.block.is_none() => Ok(()),
+            ("message_stop", true) if turn.block.is_none() => {
+                turn.streaming = false;
+                Ok(())
+            }
+            (other, _) => Err(format!("{other} at the wrong place")),
+        }
+    }
+
+    fn result(&mut self, value: &Value) -> Result<(), String> {
+        let members = value["is_error"].is_boolean()
+            && value["duration_ms"].is_u64()
+            && value["duration_api_ms"].is_u64()
+            && value["num_turns"].is_u64()
+            && value["total_cost_usd"].is_number()
+            && value["usage"].is_object()
+            && value["modelUsage"].is_object()
+            && value["permission_denials"].is_array()
+            && value.get("stop_reason").is_some()
+            && value["terminal_reason"].is_string();
+        if !members {
+            return Err("a result without its members".into());
+        }
+        let failed = value["is_error"] == true;
+        match text(value, "/subtype") {
+            "success" if value["result"].is_string() => {}
+            "" | "success" => return Err("a success without its text".into()),
+            _ if !failed => return Err("an error that is none".into()),
+            _ => {
+                let errors = value["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+                if errors.is_empty() || !errors.iter().all(|e| e.as_str().is_some_and(|e| !e.is_empty())) {
+                    return Err("an error without errors".into());
+                }
+            }
+        }
+        if let (Some(most), false) = (self.setting.max_turns, failed)
+            && value["num_turns"].as_u64() > Some(most)
+        {
+            return Err("more turns than allowed".into());
+        }
+        for denial in value["permission_denials"].as_array().into_iter().flatten() {
+            if !self.shown_calls.contains(text(denial, "/tool_use_id")) || !denial["tool_input"].is_object() {
+                return Err("the refusal of a call that was not shown".into());
+            }
+        }
+        self.last_failed = failed;
+        let Some(turn) = self.turn.take() else {
+            // A start that failed: all prompts, or none, get this one.
+            if !failed || self.gave_up {
+                return Err("a result outside of a turn".into());
+            }
+            self.gave_up = true;
+            return Ok(());
+        };
+        self.results += 1;
+        if self.results > self.prompts {
+            return Err("more results than prompts".into());
+        }
+        if turn.streaming || turn.block.is_some() {
+            return Err("a message is still open".into());
+        }
+        let open: Vec<_> = turn.calls.iter().filter(|(_, closed)| !**closed).map(|(id, _)| id).collect();
+        if !open.is_empty() {
+            return Err(format!("calls without a result: {open:?}"));
+        }
+        let asks: Vec<_> = self.asks.iter().filter(|(_, a)| a.subtype == "can_use_tool").map(|(id, _)| id).collect();
+        if !asks.is_empty() {
+            return Err(format!("questions are still open: {asks:?}"));
+        }
+        Ok(())
+    }
+
+    fn asks(&mut self, value: &Value) -> Result<(), String> {
+        let id = text(value, "/request_id").to_owned();
+        if !self.asked.insert(id.clone()) || id.is_empty() {
+            return Err("an id twice".into());
+        }
+        if !self.host_open {
+            return Err("a question to a host that cannot answer any more".into());
+        }
+        let request = &value["request"];
+        let subtype = text(request, "/subtype").to_owned();
+        let mut call = String::new();
+        match &*subtype {
+            "can_use_tool" => {
+                if !self.setting.asks_host {
+                    return Err("a question to a host that answers none".into());
+                }
+                if text(request, "/tool_name").is_empty() || !request["input"].is_object() {
+                    return Err("a question without its members".into());
+                }
+                call = text(request, "/tool_use_id").to_owned();
+                match self.turn()?.calls.get(&call) {
+                    None => return Err("a question about a call that was not shown".into()),
+                    Some(true) => return Err("a question about a call that has its result".into()),
+                    Some(false) => {}
+                }
+            }
+            "hook_callback" => {
+                if !self.callbacks.contains(text(request, "/callback_id")) || !request["input"].is_object() {
+                    return Err("a hook that nobody has".into());
+                }
+            }
+            "mcp_message" => {
+                if !self.sdk_servers.contains(text(request, "/server_name")) || !request["message"].is_object() {
+                    return Err("a message for a server that nobody has".into());
+                }
+            }
+            _ => return Err("a question that hosts do not know".into()),
+        }
+        self.asks.insert(id, Ask { subtype, call });
+        Ok(())
+    }
+
+    pub(crate) fn exits(&mut self, code: u8) {
+        self.exited = true;
+        // SIGINT ends in order, but a start that failed has failed.
+        if code != u8::from(self.last_failed && (!self.signalled || self.gave_up)) {
+            self.violations.push(format!("exit code {code} after a last result with is_error {}", self.last_failed));
+        }
+        if self.turn.is_some() {
+            self.violations.push("it exits in a turn".to_owned());
+        }
+        for id in self.requests.keys() {
+            self.violations.push(format!("it exits with the host's request {id} unanswered"));
+        }
+        if !self.gave_up && self.results + self.may_be_dropped < self.prompts {
+            self.violations.push(format!("it exits after {} prompts and {} results", self.prompts, self.results));
+        }
+    }
+
+    pub(crate) fn time_ran_out(&mut self, _timer: Timer) {}
+
+    // ---- the agent
+
+    pub(crate) fn agent_started(&mut self) {
+        self.deaf = false;
+        // A new connection counts anew if it likes.
+        self.ids.clear();
+    }
+
+    pub(crate) fn agent_stopped(&mut self) {
+        self.deaf = true;
+        self.questions.clear();
+    }
+
+    pub(crate) fn agent_gone(&mut self) {
+        self.waiting.clear();
+        self.questions.clear();
+        self.clients.clear();
+    }
+
+    pub(crate) fn agent_says(&mut self, line: &[u8]) {
+        let value: Value = serde_json::from_slice(line).unwrap_or_default();
+        match Rpc::read(line) {
+            Rpc::Request { id, method, params } => {
+                if self.deaf {
+                    return;
+                }
+                let option = |o: &Value| (text(o, "/optionId").to_owned(), text(o, "/kind").to_owned());
+                let options = params["options"].as_array().into_iter().flatten().map(option).collect();
+                let call = text(&params, "/toolCall/toolCallId").to_owned();
+                let question = Question { method, call, options, withdrawn: false };
+                if self.questions.insert(id.clone(), question).is_some() {
+                    // An agent that does this cannot be answered well.
+                    self.questions.remove(&id);
+                }
+            }
+            Rpc::Notification { method, params } if method == "$/cancel_request" => {
+                if let Some(question) = self.questions.get_mut(&params["requestId"].to_string()) {
+                    question.withdrawn = true;
+                }
+            }
+            Rpc::Response { id, outcome } if is_answer(&value) => {
+                if let Some(method) = self.waiting.remove(&id)
+                    && matches!(&*method, "session/new" | "session/fork")
+                    && let Ok(result) = outcome
+                    && let Some(session) = result["sessionId"].as_str()
+                {
+                    self.session = Some(session.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn agent_reads(&mut self, line: &[u8]) {
+        if let Err(problem) = self.agent_line(line) {
+            self.violations.push(format!("toward the agent: {problem}: {}", show(line)));
+        }
+    }
+
+    fn problem(&self, method: &str, body: Body, value: &Value) -> Option<String> {
+        let judge = if self.by_form { schema::problem_of_form } else { schema::problem };
+        judge(&format!("client {method}"), body, value)
+    }
+
+    fn agent_line(&mut self, line: &[u8]) -> Result<(), String> {
+        if line.contains(&b'\n') {
+            return Err("a line feed in a line".into());
+        }
+        match Rpc::read(line) {
+            Rpc::Request { id, method, params } => {
+                if !self.ids.insert(id.clone()) {
+                    return Err("an id twice".into());
+                }
+                let problem = match &*method {
+                    // Gone from the schema, and what several agents still serve.
+                    "session/set_model" => (!params["modelId"].is_string()).then(|| "no modelId".to_owned()),
+                    _ => self.problem(&method, Body::Params, &params),
+                };
+                if let Some(problem) = problem {
+                    return Err(problem);
+                }
+                match &*method {
+                    "initialize" if !self.waiting.is_empty() => return Err("initialize is not the first".into()),
+                    "session/prompt" => {
+                        if self.waiting.values().any(|m| m == "session/prompt") {
+                            return Err("a prompt while another is outstanding".into());
+                        }
+                        if params["prompt"].as_array().is_none_or(Vec::is_empty) {
+                            return Err("an empty prompt".into());
+                        }
+                        self.cancelled = false;
+                        if self.turn.is_none() {
+                            return Err("a prompt outside of a turn".into());
+                        }
+                    }
+                    "session/load" | "session/resume" => self.session = params["sessionId"].as_str().map(Into::into),
+                    _ => {}
+                }
+                if !matches!(&*method, "initialize" | "authenticate" | "session/new" | "session/fork") {
+                    self.of_session(&params)?;
+                }
+                self.waiting.insert(id, method);
+                Ok(())
+            }
+            Rpc::Notification { method, params } => {
+                if method != "session/cancel" {
+                    return Err("a notification that a client has not".into());
+                }
+                if let Some(problem) = self.problem(&method, Body::Params, &params) {
+                    return Err(problem);
+                }
+                self.of_session(&params)?;
+                if !self.waiting.values().any(|m| m == "session/prompt") {
+                    return Err("a cancel without a prompt".into());
+                }
+                // What was asked before must have been answered: it would hold up the agent's end.
+                if let Some(id) = self.questions.keys().next() {
+                    return Err(format!("a cancel before the answer to {id}"));
+                }
+                self.cancelled = true;
+                self.owes_cancel = None;
+                Ok(())
+            }
+            Rpc::Response { id, outcome } => {
+                let question = self.questions.remove(&id).ok_or("an answer to no open request")?;
+                self.answer(&question, outcome)
+            }
+            Rpc::Garbage { .. } => Err("no message".into()),
+        }
+    }
+
+    fn of_session(&self, params: &Value) -> Result<(), String> {
+        match params["sessionId"].as_str() == self.session.as_deref() && self.session.is_some() {
+            true => Ok(()),
+            false => Err(format!("not the session {:?}", self.session)),
+        }
+    }
+
+    fn answer(&mut self, question: &Question, outcome: Result<Value, Value>) -> Result<(), String> {
+        let result = match outcome {
+            Ok(result) => result,
+            Err(error) => {
+                if let Some(problem) = schema::problem("", Body::Error, &error) {
+                    return Err(problem);
+                }
+                return Ok(());
+            }
+        };
+        if question.method != "session/request_permission" {
+            return Ok(());
+        }
+        let mut plain = result.clone();
+        if let Some(members) = plain.as_object_mut() {
+            // Qwen's, beside the outcome.
+            members.remove("answers");
+        }
+        if let Some(problem) = self.problem(&question.method, Body::Result, &plain) {
+            return Err(problem);
+        }
+        let rejects = question.options.iter().any(|(_, kind)| kind.starts_with("reject"));
+        match text(&result, "/outcome/outcome") {
+            "cancelled" => {
+                // The cancel itself follows in the same event (quirk 18), or was sent in this turn.
+                if !question.withdrawn && rejects && !self.cancelled {
+                    self.owes_cancel = Some(question.call.clone());
+                }
+                Ok(())
+            }
+            "selected" => {
+                let chosen = text(&result, "/outcome/optionId");
+                let Some((_, kind)) = question.options.iter().find(|(id, _)| id == chosen) else {
+                    return Err("an option that was not offered".into());
+                };
+                if kind.starts_with("allow") { self.grants(question, kind, chosen) } else { Ok(()) }
+            }
+            _ => Err("no outcome".into()),
+        }
+    }
+
+    fn grants(&mut self, question: &Question, kind: &str, chosen: &str) -> Result<(), String> {
+        // Options that are answers (Kimi) all say the same kind.
+        if kind != "allow_once" && !chosen.starts_with('q') {
+            return Err("granted for longer".into());
+        }
+        let call = question.call.clone();
+        let granted = self.granted.entry(call.clone()).or_default();
+        *granted += 1;
+        let granted = *granted;
+        if self.anybody_grants {
+            return Ok(());
+        }
+        // Ids that the API could not have made are shown as others, and a call may be shown as several.
+        let plain = call.len() <= 64 && call.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        let of_call = |id: &String| !plain || *id == call || id.starts_with(&format!("{call}_"));
+        let allowed: u64 = self.allowed.iter().filter(|(id, _)| of_call(id)).map(|(_, n)| *n).sum();
+        if granted > allowed {
+            return Err(format!("{call} was granted {granted} times and allowed {allowed} times"));
+        }
+        Ok(())
+    }
+
+    // ---- MCP clients
+
+    pub(crate) fn relay_says(&mut self, conn: u64, line: Option<&[u8]>) {
+        match line.map(Rpc::read) {
+            None => self.clients.retain(|(c, _), _| *c != conn),
+            Some(Rpc::Request { id, .. }) => {
+                *self.clients.entry((conn, id)).or_default() += 1;
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(crate) fn relay_reads(&mut self, conn: u64, line: &[u8]) {
+        if let Rpc::Response { id, .. } = Rpc::read(line) {
+            let key = (conn, id);
+            match self.clients.get_mut(&key) {
+                None => self.violations.push(format!("an MCP client reads an answer to nothing: {}", show(line))),
+                Some(open) => {
+                    *open -= 1;
+                    if *open == 0 {
+                        self.clients.remove(&key);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -72,8 +72,26 @@ impl Server {
         Self { child, ready: false, asked: HashMap::new(), count: 0 }
     }
 
-    /// `Ok`: nobody asks any more.
+    /// `Ok`: nobody asks any more. However it ends, every question is answered.
     async fn run(
+        &mut self,
+        waiting: &mut VecDeque<Question>,
+        questions: &mut mpsc::Receiver<Question>,
+        mailbox: &mpsc::Sender<Mail>,
+    ) -> Result<(), String> {
+        let ended = self.talk(waiting, questions, mailbox).await;
+        if let Err(how) = &ended {
+            for (_, effect) in self.asked.drain() {
+                let why = format!("the MCP server that answers permission questions ended: {how}");
+                if tell(mailbox, effect, Err(why)).await.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+        ended
+    }
+
+    async fn talk(
         &mut self,
         waiting: &mut VecDeque<Question>,
         questions: &mut mpsc::Receiver<Question>,
@@ -86,7 +104,7 @@ impl Server {
         });
         self.send(&jsonrpc::request(&Id::number(0), "initialize", &hello)).await?;
         let limit = Instant::now() + START_LIMIT;
-        let ended = loop {
+        loop {
             tokio::select! {
                 question = questions.recv() => match question {
                     Some(question) if self.ready => self.ask(question).await?,
@@ -99,7 +117,9 @@ impl Server {
                     }
                     None => return Ok(()),
                 },
-                () = sleep_until(limit), if !self.ready => break format!("no handshake within {} s", START_LIMIT.as_secs()),
+                () = sleep_until(limit), if !self.ready => {
+                    return Err(format!("no handshake within {} s", START_LIMIT.as_secs()));
+                }
                 frame = self.child.output.next_frame() => match frame {
                     Some(Frame::Line(line)) => {
                         if let Some((effect, answer)) = self.heard(&line, waiting).await? && tell(mailbox, effect, answer).await.is_err() {
@@ -107,17 +127,14 @@ impl Server {
                         }
                     }
                     Some(Frame::Noise(_)) => {}
-                    None => break self.child.exit.wait().await.to_string(),
+                    None => {
+                        // One that has closed its stdout and lives on is of no use either.
+                        let exit = tokio::time::timeout(Duration::from_secs(2), self.child.exit.wait()).await;
+                        return Err(exit.map_or_else(|_| "it closed its stdout".to_owned(), |exit| exit.to_string()));
+                    }
                 },
             }
-        };
-        for (_, effect) in self.asked.drain() {
-            let why = format!("the MCP server that answers permission questions ended: {ended}");
-            if tell(mailbox, effect, Err(why)).await.is_err() {
-                return Ok(());
-            }
         }
-        Err(ended)
     }
 
     async fn send(&self, line: &[u8]) -> Result<(), String> {

@@ -94,11 +94,10 @@ impl Real {
 impl IdSource for Real {
     fn uuid(&mut self) -> String {
         let (high, low) = (self.next(), self.next());
-        uuid::Builder::from_u64_pair(high, low)
-            .with_version(uuid::Version::Random)
-            .with_variant(uuid::Variant::RFC4122)
-            .into_uuid()
-            .to_string()
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&high.to_ne_bytes());
+        bytes[8..].copy_from_slice(&low.to_ne_bytes());
+        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
     }
 }
 

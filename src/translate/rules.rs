@@ -222,6 +222,16 @@ impl Rules {
             .any(|rule| rule.decision == Decision::Deny && rule.limit == Limit::None && names(&rule.tool, name))
     }
 
+    /// Puts the whole tool in the place of a rule that was not understood, if it restricts: better too much than nothing.
+    /// Says so.
+    pub fn widen(&mut self, rejected: &Rejected) -> &'static str {
+        let tool = rejected.rule.split('(').next().unwrap_or_default().trim();
+        if rejected.decision == Decision::Allow || self.add(rejected.decision, tool, STARTUP).is_err() {
+            return "";
+        }
+        "; it is taken as a rule for the whole tool"
+    }
+
     /// What the rules decide about a rendered tool; `None`: nothing.
     #[must_use]
     pub fn decide(&self, name: &str, input: &Map<String, Value>, cwd: &Path) -> Option<Verdict> {

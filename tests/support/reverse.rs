@@ -190,6 +190,7 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
             partial: setting.partial,
             replay: setting.replay,
             asks_host: setting.asks_host,
+            permission_tool: None,
             mode,
             rules,
             model: setting.model.clone(),
@@ -401,7 +402,8 @@ impl Conversation {
                     Done::Exit(code)
                 }
                 Action::Note(_) => continue,
-                other @ (Action::End | Action::ReadFile { .. } | Action::ForgetFile) => {
+                // No setting of these files has a permission tool.
+                other @ (Action::End | Action::ReadFile { .. } | Action::ForgetFile | Action::AskTool { .. }) => {
                     self.judge.broken(format!("it does what only an editor's session does: {other:?}"));
                     continue;
                 }

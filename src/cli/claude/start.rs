@@ -205,9 +205,10 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
         }
     }
     let home = agents::environment("HOME").or_else(|| agents::environment("USERPROFILE")).map(PathBuf::from);
-    let (rules, rejected) = Rules::parse(&allow, &ask, &deny, home.as_deref());
+    let (mut rules, rejected) = Rules::parse(&allow, &ask, &deny, home.as_deref());
     for rejected in rejected {
-        complain(&format!("Warning: {rejected}"));
+        let widened = rules.widen(&rejected);
+        complain(&format!("Warning: {rejected}{widened}"));
     }
     let (mut servers, mut sdk) = (Vec::new(), Vec::new());
     for given in &args.mcp_config {

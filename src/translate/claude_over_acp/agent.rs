@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::turn::{Finish, describe};
 use super::{ClaudeOverAcp, host};
+use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions, ChunkKind, FarExit, StartFailure, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{
@@ -39,8 +40,17 @@ pub(super) enum Asked {
     Setting {
         host: Option<String>,
         done: Value,
+        change: Change,
     },
     Nothing,
+}
+
+/// What a change is of, and what it is to.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    /// The agent's mode, and the host's before.
+    Mode(String, PermissionMode),
+    Model(String),
 }
 
 /// How a session is opened.
@@ -162,6 +172,8 @@ impl Agent {
         self.barrier = false;
         self.early.clear();
         self.tried_login = false;
+        // It comes up in a mode of its own (quirks 53 and 58).
+        self.modes.current = None;
         unanswered
     }
 
@@ -210,7 +222,9 @@ impl ClaudeOverAcp {
             },
             Ok(Message::Response { id, .. }) if !is_answer(line) => {
                 // A log line with an `id`, say (report 34): the answer is still to come.
-                out.note(format!("a line of the agent's with the id {id} is no answer: it has neither `result` nor `error`"));
+                out.note(format!(
+                    "a line of the agent's with the id {id} is no answer: it has neither `result` nor `error`"
+                ));
             }
             Ok(Message::Response { id, outcome }) => {
                 let at = id.as_number().and_then(|n| self.agent.waiting.iter().position(|(own, _)| *own == n));
@@ -231,7 +245,7 @@ impl ClaudeOverAcp {
             Asked::Initialize => self.initialized(outcome, out),
             Asked::Authenticate => self.authenticated(outcome, out),
             Asked::Open(by) => self.opened(by, outcome, out),
-            Asked::Setting { host, done } => self.setting_answered(host, done, outcome.err(), out),
+            Asked::Setting { host, done, change } => self.setting_answered(host, done, change, outcome.err(), out),
             Asked::Nothing => {}
             Asked::Prompt => {
                 let finish = match outcome {
@@ -414,11 +428,15 @@ impl ClaudeOverAcp {
             self.cannot_start(&format!("{how}, before it could be used"), out);
             return;
         }
-        let kept = self.agent.session_id.clone().filter(|_| self.agent.serves.resume || self.agent.serves.load);
+        let comes_back = self.agent.serves.resume || (self.agent.serves.load && self.set.profile.acp.load);
+        let kept = self.agent.session_id.clone().filter(|_| comes_back);
         if let Some(turn) = &mut self.turn {
             turn.prompting = false;
             let finish = if turn.interrupted { Finish::Stop("cancelled".into()) } else { Finish::Died(how) };
-            turn.finish = Some(turn.stopping.take().unwrap_or(finish));
+            // What it had ended before is ended.
+            if turn.finish.is_none() {
+                turn.finish = Some(turn.stopping.take().unwrap_or(finish));
+            }
             self.close_calls("the agent's process ended", out);
             self.end_message("end_turn", out);
             // The next prompt starts another process.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
 use super::host::About;
-use super::permission::Why;
+use super::permission::{Allowed, Why};
 use super::render::{ToolResult, ToolUse};
 use super::turn::Finish;
 use crate::translate::{Action, Actions, Timer};
@@ -40,6 +40,8 @@ struct Hook {
     matcher: Matcher,
     callbacks: Vec<String>,
     limit: Duration,
+    /// `onFailure: block`: one that fails denies.
+    blocks: bool,
 }
 
 #[derive(Debug)]
@@ -57,8 +59,8 @@ impl Matcher {
         if text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '|' | '-')) {
             return Self::Names(text.split('|').map(ToOwned::to_owned).collect());
         }
-        // A pattern that cannot be read matches its own letters.
-        Regex::new(&format!("^(?:{text})$")).map_or_else(|_| Self::Names(vec![text.to_owned()]), Self::Pattern)
+        // One that cannot be read must not let anything past its hook.
+        Regex::new(text).map_or(Self::All, Self::Pattern)
     }
 
     fn fits(&self, name: Option<&str>) -> bool {
@@ -78,6 +80,10 @@ struct Run {
     waiting: Vec<String>,
     then: Then,
     verdict: Verdict,
+    /// What fails denies.
+    blocks: bool,
+    /// The input of the call, if it is about one.
+    input: Option<Value>,
 }
 
 /// What goes on after them.
@@ -88,7 +94,7 @@ enum Then {
     /// `PermissionRequest`: the host is asked in the usual way if they do not decide.
     Request(u64),
     /// A call that nobody asked about is running.
-    Running(String),
+    Running { turn: String, call: String },
     /// The prompt goes out.
     Prompt,
     /// The turn ends.
@@ -101,6 +107,8 @@ enum Then {
 #[derive(Debug, Default)]
 struct Verdict {
     denied: Option<String>,
+    /// The turn is to end.
+    stops: bool,
     asks: Option<String>,
     allowed: bool,
     context: Vec<String>,
@@ -118,7 +126,14 @@ impl ClaudeOverAcp {
                 let pattern = matcher.get("matcher").and_then(Value::as_str).unwrap_or_default();
                 let seconds = matcher.get("timeout").and_then(Value::as_f64).filter(|s| s.is_finite() && *s > 0.0);
                 let limit = seconds.map_or(LIMIT, |s| Duration::from_secs_f64(s.min(86_400.0)));
-                self.hooks.known.push(Hook { event: event.clone(), matcher: Matcher::new(pattern), callbacks, limit });
+                let blocks = matcher.get("onFailure").and_then(Value::as_str) == Some("block");
+                let matcher = Matcher::new(pattern);
+                if matches!(matcher, Matcher::All) && !matches!(pattern, "" | "*") {
+                    out.push(Action::Warn(format!(
+                        "Warning: the hook matcher {pattern:?} cannot be read; it is taken for every tool"
+                    )));
+                }
+                self.hooks.known.push(Hook { event: event.clone(), matcher, callbacks, limit, blocks });
             }
             if !KNOWN.contains(&event.as_str()) {
                 out.note(format!("hooks of the event {event} never run: an ACP agent does not tell of it"));
@@ -133,8 +148,13 @@ impl ClaudeOverAcp {
         }
         let name = one.map(|o| o.name.as_str());
         let fitting = self.hooks.known.iter().filter(|h| h.event == event && h.matcher.fits(name));
-        let calls: Vec<(String, Duration)> =
-            fitting.flat_map(|h| h.callbacks.iter().map(|c| (c.clone(), h.limit))).collect();
+        let mut blocks = false;
+        let calls: Vec<(String, Duration)> = fitting
+            .flat_map(|h| {
+                blocks |= h.blocks;
+                h.callbacks.iter().map(|c| (c.clone(), h.limit))
+            })
+            .collect();
         if calls.is_empty() {
             return false;
         }
@@ -166,7 +186,8 @@ impl ClaudeOverAcp {
             });
             waiting.push(self.ask_host(About::Hook(number), &request, out));
         }
-        self.hooks.runs.push(Run { number, waiting, then, verdict: Verdict::default() });
+        let shown = one.map(|o| Value::Object(o.input.clone()));
+        self.hooks.runs.push(Run { number, waiting, then, verdict: Verdict::default(), blocks, input: shown });
         out.push(Action::SetTimer(Timer::Hook(number), limit));
         true
     }
@@ -182,7 +203,8 @@ impl ClaudeOverAcp {
         let Some(run) = self.hooks.runs.iter_mut().find(|r| r.number == number) else { return };
         run.waiting.retain(|w| w != id);
         match answer {
-            Ok(answer) => run.verdict.add(&answer),
+            Ok(answer) => run.verdict.add(&answer, run.input.as_ref()),
+            Err(why) if run.blocks => run.verdict.denied = Some(format!("a hook failed: {why}")),
             Err(why) => out.note(format!("a hook has no opinion: {why}")),
         }
         if run.waiting.is_empty() {
@@ -196,7 +218,13 @@ impl ClaudeOverAcp {
             self.asks.retain(|a| a.id != id);
             out.near(say::withdraw(&id));
         }
-        out.note("hooks did not answer in time; they have no opinion");
+        out.note("hooks did not answer in time");
+        // Nobody said that the call is harmless.
+        if let Some(run) = self.hooks.runs.iter_mut().find(|r| r.number == number)
+            && (run.blocks || matches!(run.then, Then::Question(_)))
+        {
+            run.verdict.denied.get_or_insert_with(|| "a hook did not answer in time".to_owned());
+        }
         self.hooks_done(number, out);
     }
 
@@ -211,16 +239,18 @@ impl ClaudeOverAcp {
                     self.hook_wants_question(question, reason);
                     self.decide_by_rules(question, None, out);
                 }
-                (None, None) if verdict.allowed => self.hook_allows(question, out),
+                (None, None) if verdict.allowed => self.hook_allows(question, Allowed::ByHook, out),
                 (None, None) => self.decide_by_rules(question, None, out),
             },
             Then::Request(question) => match verdict.denied {
                 Some(why) => self.refuse(question, &why, &Why::Hook, out),
-                None if verdict.allowed => self.hook_allows(question, out),
+                None if verdict.allowed => self.hook_allows(question, Allowed::ByRequestHook, out),
                 None => self.ask_can_use_tool(question, out),
             },
-            Then::Running(call) => {
-                if let Some(why) = verdict.denied {
+            Then::Running { turn, call } => {
+                // One that comes after its turn concerns nobody.
+                let of_this = self.turn.as_ref().is_some_and(|t| t.uuid == turn);
+                if let Some(why) = verdict.denied.filter(|_| of_this) {
                     if let Some(turn) = &mut self.turn {
                         turn.tracked(&call).refusal = Some(why.clone());
                         turn.refused = true;
@@ -246,7 +276,7 @@ impl ClaudeOverAcp {
                     self.send_prompt(out);
                 }
             },
-            Then::Stop => match verdict.denied {
+            Then::Stop => match verdict.denied.filter(|_| !verdict.stops) {
                 Some(why) => {
                     let uuid = self.uuid();
                     out.near(say::user_text(&format!("Stop hook feedback:\n{why}"), &self.set.session_id, &uuid));
@@ -265,6 +295,12 @@ impl ClaudeOverAcp {
 
     /// `PreToolUse` of a call that is asked about.
     pub(super) fn call_hooks(&mut self, question: u64, one: &ToolUse, out: &mut Actions) -> bool {
+        let name = Some(one.name.as_str());
+        let blocks = |h: &Hook| h.blocks && h.event == "PreToolUse" && h.matcher.fits(name);
+        if self.host.closed && self.hooks.known.iter().any(blocks) {
+            self.refuse(question, "a hook that has to be asked is gone with the host", &Why::Hook, out);
+            return true;
+        }
         self.run_hooks("PreToolUse", Some(one), json!({}), Then::Question(question), out)
     }
 
@@ -275,11 +311,11 @@ impl ClaudeOverAcp {
 
     /// `PreToolUse` of a call that the agent never asks about: it may come too late.
     pub(super) fn hooks_of_running_call(&mut self, call: &str, uses: &[ToolUse], out: &mut Actions) {
-        if let Some(turn) = &mut self.turn {
-            turn.tracked(call).hooked = true;
-        }
+        let Some(turn) = &mut self.turn else { return };
+        turn.tracked(call).hooked = true;
+        let then = Then::Running { turn: turn.uuid.clone(), call: call.to_owned() };
         for one in uses {
-            let ran = self.run_hooks("PreToolUse", Some(one), json!({}), Then::Running(call.to_owned()), out);
+            let ran = self.run_hooks("PreToolUse", Some(one), json!({}), then.clone(), out);
             if ran && !self.hooks.told {
                 self.hooks.told = true;
                 out.push(Action::Warn(format!(
@@ -323,7 +359,9 @@ impl ClaudeOverAcp {
     /// `Stop`: true: the turn waits for them.
     pub(super) fn stop_hooks(&mut self, out: &mut Actions) -> bool {
         let Some(turn) = &self.turn else { return false };
-        let over = turn.interrupted || !matches!(turn.finish, Some(Finish::Stop(_))) || turn.stop_hooks >= STOPS;
+        let over = turn.interrupted
+            || !matches!(&turn.finish, Some(Finish::Stop(why)) if why == "end_turn")
+            || turn.stop_hooks >= STOPS;
         if over {
             return false;
         }
@@ -357,7 +395,7 @@ const KNOWN: [&str; 7] = [
 ];
 
 impl Verdict {
-    fn add(&mut self, answer: &HostAnswer<'_>) {
+    fn add(&mut self, answer: &HostAnswer<'_>, shown: Option<&Value>) {
         let hook = HookOutput::read(answer.hook_specific_output);
         let reason = || {
             text(hook.permission_decision_reason)
@@ -378,17 +416,19 @@ impl Verdict {
             (Some("ask"), _) => {
                 self.asks = Some(text(hook.permission_decision_reason).unwrap_or_default().into_owned())
             }
-            (Some("allow" | "approve"), _) | (_, Some("allow")) => {
-                // Another input cannot be passed on: it is no approval of this one.
-                if hook.updated_input.is_some() {
-                    self.denied = Some("a hook changed the input, which cannot be passed on to this agent".into());
-                } else {
-                    self.allowed = true;
-                }
-            }
+            (Some("allow" | "approve"), _) | (_, Some("allow")) => self.allowed = true,
             _ => {}
         }
+        // Another input cannot be passed on: it is no approval of this one.
+        let updated: Option<Value> = read(hook.updated_input);
+        let updated = updated.or_else(|| request.as_ref()?.get("updatedInput").cloned());
+        if let (Some(updated), Some(shown)) = (&updated, shown)
+            && updated != shown
+        {
+            self.denied = Some("a hook changed the input, which cannot be passed on to this agent".into());
+        }
         if boolean(answer.proceed) == Some(false) {
+            self.stops = true;
             self.denied = Some(reason());
         }
         if let Some(context) = text(hook.additional_context).filter(|c| !c.is_empty()) {

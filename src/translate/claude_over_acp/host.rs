@@ -268,8 +268,9 @@ impl ClaudeOverAcp {
         self.host.sdk_servers.dedup();
         if request.disallowed_tools.is_some() {
             let tools = strings(request.disallowed_tools);
-            self.add_rules(&[], &tools, out);
-            self.host.acks.push("disallowed_tools_applied");
+            if self.add_rules(&[], &[], &tools, out) {
+                self.host.acks.push("disallowed_tools_applied");
+            }
         }
         for (settings, ack) in
             [(request.settings, "settings_applied"), (request.managed_settings, "managed_settings_applied")]
@@ -298,8 +299,15 @@ impl ClaudeOverAcp {
             let rules = settings.get("permissions").and_then(|p| p.get(name)).and_then(Value::as_array);
             rules.into_iter().flatten().filter_map(|r| r.as_str().map(ToOwned::to_owned)).collect()
         };
-        let understood = self.add_rules(&list("allow"), &list("deny"), out);
-        understood && !settings.contains_key("hooks") && !settings.contains_key("sandbox")
+        let understood = self.add_rules(&list("allow"), &list("ask"), &list("deny"), out);
+        let permissions = settings.get("permissions").and_then(Value::as_object);
+        if let Some(mode) = permissions.and_then(|p| p.get("defaultMode")?.as_str()).and_then(PermissionMode::parse) {
+            self.mode = mode;
+        }
+        // What else restricts is not done here, and must not be taken for done.
+        let known = |key: &String| matches!(key.as_str(), "allow" | "ask" | "deny" | "defaultMode");
+        let all = permissions.into_iter().flat_map(|p| p.keys()).all(known);
+        understood && all && !settings.contains_key("hooks") && !settings.contains_key("sandbox")
     }
 
     fn host_sets_mode(&mut self, id: &str, mode: Option<&str>, out: &mut Actions) {
@@ -309,11 +317,11 @@ impl ClaudeOverAcp {
             out.near(say::refuse_host(id, &said));
             return;
         };
-        self.mode = mode;
+        let before = std::mem::replace(&mut self.mode, mode);
         let word = super::word(mode);
         self.system("status", open::members([("status", Value::Null), ("permissionMode", word.into())]), out);
         let done = json!({"mode": word});
-        let asked = self.agent.is_ready() && self.set_agent_mode(Some((id.to_owned(), done.clone())), out);
+        let asked = self.agent.is_ready() && self.set_agent_mode(Some((id.to_owned(), done.clone())), before, out);
         if !asked {
             out.near(stream_json::control_response(id, &done));
         }

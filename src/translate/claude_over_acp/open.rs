@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::agent::{Asked, Choice, Choices, OpenBy, Serves, Stage};
+use super::agent::{Asked, Change, Choice, Choices, OpenBy, Serves, Stage};
 use super::{CLAUDE_VERSION, ClaudeOverAcp, Open};
 use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions, Stop, Timer};
@@ -98,6 +98,11 @@ impl ClaudeOverAcp {
             Open::Resume { agent_session, .. } if self.agent.serves.load && self.set.profile.acp.load => {
                 (OpenBy::Load, Some(agent_session.clone()))
             }
+            Open::Resume { .. } if self.agent.was_ready => {
+                let title = &self.set.profile.title;
+                out.push(Action::Warn(format!("{title} could not resume the session; it begins anew")));
+                (OpenBy::New, None)
+            }
             Open::Resume { .. } => {
                 let said = self.no_conversation();
                 return self.give_up(&said, out);
@@ -125,7 +130,8 @@ impl ClaudeOverAcp {
             additional_directories: &directories,
             system_prompt: prompt.as_ref().map(|(mode, content)| SystemPrompt { mode, content }),
         };
-        if by == OpenBy::New {
+        // A session that goes on after a crash has it already.
+        if by == OpenBy::New || !self.agent.was_ready {
             self.agent.preamble = self.preamble(system);
         }
         self.ask_agent(method, &params, Asked::Open(by), out);
@@ -215,7 +221,7 @@ impl ClaudeOverAcp {
         }
         self.early_updates(out);
         self.agent.stage = Stage::Setting;
-        self.set_agent_mode(None, out);
+        self.set_agent_mode(None, self.mode, out);
         if let Some(model) = self.set.options.model.clone()
             && let Err(said) = self.set_model(&model, None, out)
         {
@@ -299,7 +305,13 @@ impl ClaudeOverAcp {
     }
 
     /// Puts the agent into the mode that fits the host's. Questions are decided by diglot, so all but `plan` are the one that asks.
-    pub(super) fn set_agent_mode(&mut self, host: Option<(String, Value)>, out: &mut Actions) -> bool {
+    /// `before`: the host's mode if it is refused.
+    pub(super) fn set_agent_mode(
+        &mut self,
+        host: Option<(String, Value)>,
+        before: PermissionMode,
+        out: &mut Actions,
+    ) -> bool {
         let word = if self.mode == PermissionMode::Plan { "plan" } else { "default" };
         let wanted = self.set.profile.acp.modes.get(word).cloned().or_else(|| {
             let same = |c: &&Choice| c.id == word || c.name.eq_ignore_ascii_case(word);
@@ -313,7 +325,7 @@ impl ClaudeOverAcp {
         }
         let Some(session_id) = self.agent.session_id.clone() else { return false };
         let (host, done) = host.map_or((None, Value::Null), |(id, done)| (Some(id), done));
-        let asked = Asked::Setting { host, done };
+        let asked = Asked::Setting { host, done, change: Change::Mode(mode.clone(), before) };
         match self.agent.modes.option.clone() {
             Some(option) => {
                 let params = SetConfigOption { session_id: &session_id, config_id: &option, value: &mode };
@@ -324,7 +336,6 @@ impl ClaudeOverAcp {
                 self.ask_agent(methods::SESSION_SET_MODE, &params, asked, out);
             }
         }
-        self.agent.modes.current = Some(mode);
         true
     }
 
@@ -351,7 +362,7 @@ impl ClaudeOverAcp {
         let Some(session_id) = self.agent.session_id.clone() else {
             return Err("the session is not open yet".into());
         };
-        let asked = Asked::Setting { host, done: json!({"model": model}) };
+        let asked = Asked::Setting { host, done: json!({"model": model}), change: Change::Model(model.clone()) };
         match self.agent.models.option.clone() {
             Some(option) => {
                 let params = SetConfigOption { session_id: &session_id, config_id: &option, value: &model };
@@ -362,7 +373,6 @@ impl ClaudeOverAcp {
                 self.ask_agent(more::SESSION_SET_MODEL, &params, asked, out);
             }
         }
-        self.agent.models.current = Some(model);
         Ok(())
     }
 
@@ -371,9 +381,24 @@ impl ClaudeOverAcp {
         &mut self,
         host: Option<String>,
         done: Value,
+        change: Change,
         error: Option<ErrorObject>,
         out: &mut Actions,
     ) {
+        match (&change, &error) {
+            (Change::Mode(mode, _), None) => self.agent.modes.current = Some(mode.clone()),
+            (Change::Model(model), None) => {
+                self.agent.models.current = Some(model.clone());
+                // The next process gets it too.
+                self.set.options.model = Some(model.clone());
+            }
+            (Change::Mode(_, before), Some(_)) if host.is_some() => self.mode = *before,
+            (Change::Mode(..), Some(error)) if self.rules.restricts() && self.agent.stage == Stage::Setting => {
+                let said = self.agent_error("the mode that asks, which the rules need", error);
+                return self.give_up(&said, out);
+            }
+            (_, Some(_)) => {}
+        }
         match (host, error) {
             (Some(id), None) => out.near(stream_json::control_response(&id, &done)),
             (Some(id), Some(error)) => {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::ClaudeOverAcp;
 use super::host::{About, HostAsk, NOBODY, parsed};
 use super::open::members;
-use super::render::ToolUse;
+use super::render::{self, ToolUse};
 use crate::translate::rules::{Decision, PermissionMode, Rejected, STARTUP, read_updates};
 use crate::translate::{Action, Actions};
 use crate::wire::acp_client::{Outcome, PermissionOption, SessionParams, Update};
@@ -32,7 +32,9 @@ struct Question {
     id: Id,
     /// The call.
     call: String,
-    /// Which of the call's renditions is being decided.
+    /// What is decided: the call as the question has it, which may be more than was shown.
+    uses: Vec<ToolUse>,
+    /// Which of them is being decided.
     at: usize,
     options: Vec<Choice>,
     /// The answers are no permissions (quirk 10).
@@ -47,6 +49,12 @@ struct Choice {
     name: String,
     kind: String,
 }
+
+/// Refusals that a result lists.
+const DENIALS: usize = 50;
+
+/// Bytes of a member of their inputs.
+const BRIEF: usize = 2048;
 
 /// A question to the user that comes as a permission.
 #[derive(Debug, Clone)]
@@ -73,6 +81,15 @@ enum End<'a> {
     Refused(&'a str),
     /// With its turn.
     Cancelled,
+}
+
+/// Which hook allowed a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Allowed {
+    /// `PreToolUse`: rules that deny or ask are stronger.
+    ByHook,
+    /// `PermissionRequest`: only rules that deny are.
+    ByRequestHook,
 }
 
 /// What a decision comes from.
@@ -105,7 +122,16 @@ impl ClaudeOverAcp {
         self.questions.count += 1;
         let number = self.questions.count;
         let choice = choice_of(raw, &options, params.meta);
-        self.questions.open.push(Question { number, id, call: call.clone(), at: 0, options, choice, hook_asks: None });
+        self.questions.open.push(Question {
+            number,
+            id,
+            call: call.clone(),
+            uses: Vec::new(),
+            at: 0,
+            options,
+            choice,
+            hook_asks: None,
+        });
         match &self.turn {
             None => {
                 return self.refuse(number, "the call was made outside of a turn; nobody was asked", &Why::Nobody, out);
@@ -121,6 +147,10 @@ impl ClaudeOverAcp {
             return self.refuse(number, "the call had already ended; nobody was asked", &Why::Nobody, out);
         }
         self.call_changed(raw, &call, true, out);
+        let uses = self.uses_now(&call);
+        if let Some(question) = self.questions.open.iter_mut().find(|q| q.number == number) {
+            question.uses = uses;
+        }
         self.decide(number, out);
     }
 
@@ -129,11 +159,22 @@ impl ClaudeOverAcp {
     }
 
     /// The rendition that is being decided.
-    fn asked_use(&mut self, number: u64) -> Option<ToolUse> {
-        let question = self.questions.open.iter().find(|q| q.number == number)?;
-        let (call, at) = (question.call.clone(), question.at);
-        let tracked = self.turn.as_mut()?.tracked(&call);
-        tracked.uses.get(at).cloned()
+    fn asked_use(&self, number: u64) -> Option<ToolUse> {
+        let question = self.question(number)?;
+        question.uses.get(question.at).cloned()
+    }
+
+    /// A call as it is known now, under the ids that the host has seen.
+    fn uses_now(&mut self, call: &str) -> Vec<ToolUse> {
+        let servers = self.server_names();
+        let context = render::Context { cwd: &self.set.cwd, mcp_servers: &servers };
+        let Some(turn) = &mut self.turn else { return Vec::new() };
+        let tracked = turn.tracked(call);
+        let mut uses = render::tool_uses(&tracked.call, &context);
+        for (now, shown) in uses.iter_mut().zip(&tracked.uses) {
+            now.id.clone_from(&shown.id);
+        }
+        uses
     }
 
     /// Begins to decide: hooks first (report 77).
@@ -151,7 +192,7 @@ impl ClaudeOverAcp {
     }
 
     /// What the hooks leave to the rules, the mode and the host. `allowed`: a hook allows it; a deny rule still wins.
-    pub(super) fn decide_by_rules(&mut self, number: u64, allowed: Option<()>, out: &mut Actions) {
+    pub(super) fn decide_by_rules(&mut self, number: u64, allowed: Option<Allowed>, out: &mut Actions) {
         let Some(one) = self.asked_use(number) else {
             return self.refuse(number, "the call could not be shown", &Why::Nobody, out);
         };
@@ -164,9 +205,12 @@ impl ClaudeOverAcp {
                 let said = format!("Permission to use {} has been denied by the rule {rule}.", one.name);
                 return self.refuse(number, &said, &Why::Rule, out);
             }
-            _ if allowed.is_some() => return self.allow(number, out),
+            // It stands for the user's own answer.
+            _ if allowed == Some(Allowed::ByRequestHook) => return self.allow(number, out),
             Some((Decision::Ask, _)) => return self.ask_about(number, out),
-            _ if hook_asks => return self.ask_about(number, out),
+            // What was cut off may be what a rule is against.
+            _ if hook_asks || (one.cut && self.rules.restricts()) => return self.ask_about(number, out),
+            _ if allowed == Some(Allowed::ByHook) => return self.allow(number, out),
             // What was cut off was not seen by the rule.
             Some((Decision::Allow, _)) if !one.cut => return self.allow(number, out),
             Some((Decision::Allow, _)) | None => {}
@@ -336,10 +380,10 @@ impl ClaudeOverAcp {
             out.push(Action::Warn(format!("Warning: {rejected}")));
         }
         if let Some(mode) = applied.mode.filter(|mode| *mode != self.mode) {
-            self.mode = mode;
+            let before = std::mem::replace(&mut self.mode, mode);
             let word = super::word(self.mode);
             self.system("status", members([("status", Value::Null), ("permissionMode", word.into())]), out);
-            self.set_agent_mode(None, out);
+            self.set_agent_mode(None, before, out);
         }
     }
 
@@ -347,8 +391,7 @@ impl ClaudeOverAcp {
     fn allow(&mut self, number: u64, out: &mut Actions) {
         let Some(at) = self.questions.open.iter().position(|q| q.number == number) else { return };
         let question = &mut self.questions.open[at];
-        let renditions = self.turn.as_mut().map_or(0, |t| t.tracked(&question.call).uses.len());
-        if question.at + 1 < renditions {
+        if question.at + 1 < question.uses.len() {
             question.at += 1;
             question.hook_asks = None;
             return self.decide(number, out);
@@ -373,9 +416,11 @@ impl ClaudeOverAcp {
             let denials: Vec<Value> = tracked
                 .uses
                 .iter()
-                .map(|u| json!({"tool_name": u.name, "tool_use_id": u.id, "tool_input": u.input}))
+                .map(|u| json!({"tool_name": u.name, "tool_use_id": u.id, "tool_input": brief(&u.input)}))
                 .collect();
             turn.denials.extend(denials);
+            // The line that carries them has a limit.
+            turn.denials.truncate(DENIALS);
         }
         if !matches!(by, Why::Host) {
             out.note(format!("a call was refused: {why}"));
@@ -450,8 +495,8 @@ impl ClaudeOverAcp {
     }
 
     /// A hook allows the call.
-    pub(super) fn hook_allows(&mut self, number: u64, out: &mut Actions) {
-        self.decide_by_rules(number, Some(()), out);
+    pub(super) fn hook_allows(&mut self, number: u64, allowed: Allowed, out: &mut Actions) {
+        self.decide_by_rules(number, Some(allowed), out);
     }
 
     /// A request of the agent's own that is a question to the user: Grok's and CodeBuddy's (quirk 11).
@@ -474,6 +519,7 @@ impl ClaudeOverAcp {
             number,
             id,
             call,
+            uses: Vec::new(),
             at: 0,
             options: Vec::new(),
             choice: Some(choice),
@@ -564,13 +610,15 @@ impl ClaudeOverAcp {
     }
 
     /// More rules, of flags, settings or `initialize`; false: one that denies was not understood.
-    pub(super) fn add_rules(&mut self, allow: &[String], deny: &[String], out: &mut Actions) -> bool {
-        let both = allow.iter().map(|r| (Decision::Allow, r)).chain(deny.iter().map(|r| (Decision::Deny, r)));
+    pub(super) fn add_rules(&mut self, allow: &[String], ask: &[String], deny: &[String], out: &mut Actions) -> bool {
+        let of = |decision, rules| <[String]>::iter(rules).map(move |rule| (decision, rule));
+        let both = of(Decision::Allow, allow).chain(of(Decision::Ask, ask)).chain(of(Decision::Deny, deny));
         let unknown: Vec<Rejected> = both.filter_map(|(d, rule)| self.rules.add(d, rule, STARTUP).err()).collect();
         for rejected in &unknown {
-            out.push(Action::Warn(format!("Warning: {rejected}")));
+            let widened = self.rules.widen(rejected);
+            out.push(Action::Warn(format!("Warning: {rejected}{widened}")));
         }
-        !unknown.iter().any(|rejected| rejected.decision == Decision::Deny)
+        !unknown.iter().any(|rejected| rejected.decision != Decision::Allow)
     }
 }
 
@@ -677,11 +725,28 @@ fn tool_ask(number: u64) -> String {
 
 /// What an "always" of the host's would grant: this tool, for this session.
 fn suggestions(one: &ToolUse) -> Value {
+    // As a rule, a star would stand for more than this command.
+    let command = one.input.get("command").and_then(Value::as_str).unwrap_or_default();
+    if one.cut || command.contains('*') {
+        return json!([]);
+    }
     let rule = match (one.name.as_str(), one.input.get("command").and_then(Value::as_str)) {
         ("Bash", Some(command)) => json!({"toolName": "Bash", "ruleContent": command}),
         (name, _) => json!({"toolName": name}),
     };
     json!([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
+}
+
+/// An input as a list of refusals has it: short.
+fn brief(input: &Map<String, Value>) -> Map<String, Value> {
+    let short = |value: &Value| match value {
+        Value::String(text) if text.len() > BRIEF => {
+            format!("{} … ({} bytes)", crate::wire::text::cut(text, BRIEF), text.len()).into()
+        }
+        Value::Array(_) | Value::Object(_) if value.to_string().len() > BRIEF => Value::Null,
+        other => other.clone(),
+    };
+    input.iter().map(|(name, value)| (name.clone(), short(value))).collect()
 }
 
 /// Whether a permission is in truth a question with choices (quirk 10).

@@ -86,6 +86,8 @@ pub(super) struct Turn {
     pub(super) calls_since_message: bool,
     /// The host or the user interrupted it.
     pub(super) interrupted: bool,
+    /// `session/cancel` was sent.
+    cancelled: bool,
     /// Why diglot itself stops it.
     pub(super) stopping: Option<Finish>,
     pub(super) finish: Option<Finish>,
@@ -117,6 +119,7 @@ impl Turn {
             rounds: 0,
             calls_since_message: false,
             interrupted: false,
+            cancelled: false,
             stopping: None,
             finish: None,
             calls: Vec::new(),
@@ -141,7 +144,10 @@ impl Turn {
 
     /// A model message begins.
     pub(super) fn message_begins(&mut self) {
-        self.rounds += 1;
+        // Another message of the same answer is no other round (quirks 33 and 34).
+        if self.rounds == 0 || self.calls_since_message {
+            self.rounds += 1;
+        }
         self.calls_since_message = false;
         self.text.clear();
     }
@@ -262,7 +268,7 @@ impl ClaudeOverAcp {
         self.agent.turns += 1;
         self.state("idle", out);
         let wait = self.set.profile.acp.cancel_barrier_ms;
-        if turn.interrupted && wait > 0 {
+        if turn.cancelled && wait > 0 {
             self.agent.barrier = true;
             out.push(Action::SetTimer(Timer::Barrier, Duration::from_millis(wait)));
         }
@@ -585,6 +591,9 @@ impl ClaudeOverAcp {
     /// Tells the agent to stop: every question of its own is answered first, or two of them would wait for ever (quirk 18).
     fn cancel_agent(&mut self, out: &mut Actions) {
         self.cancel_questions(out);
+        if let Some(turn) = &mut self.turn {
+            turn.cancelled = true;
+        }
         let Some(session_id) = self.agent.session_id.clone() else { return };
         let params = OfSession { session_id: &session_id };
         out.far(crate::wire::jsonrpc::notification(methods::SESSION_CANCEL, &params));

@@ -136,7 +136,8 @@ fn no_host_conversation_breaks_a_rule() {
     // The shortest one tells most.
     let mut runs: Vec<(u64, Simulation)> = seeds.iter().map(|seed| (*seed, Simulation::run(*seed))).collect();
     runs.sort_by_key(|(_, sim)| sim.inputs.len());
-    let others: Vec<String> = runs.iter().take(20).map(|(s, sim)| format!("{s}: {}", sim.problems.join("; "))).collect();
+    let others: Vec<String> =
+        runs.iter().take(20).map(|(s, sim)| format!("{s}: {}", sim.problems.join("; "))).collect();
     let (seed, sim) = &runs[0];
     let lines: Vec<String> = sim.inputs.iter().map(golden::write_input).collect();
     panic!(

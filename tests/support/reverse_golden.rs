@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use diglot::translate::{FarExit, StartFailure, Stop, Timer};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::reverse::{Conversation, Done, Input, Setting};
 
@@ -134,9 +134,7 @@ pub(crate) fn write_input(input: &Input) -> String {
         }
         Input::Timer(timer) => json!({ "in": "timer", "timer": timer_name(*timer) }).to_string(),
         Input::Relay(conn, server, Some(line)) => bytes(json!({ "in": "relay", "conn": conn, "server": server }), line),
-        Input::Relay(conn, server, None) => {
-            json!({ "in": "relay_closed", "conn": conn, "server": server }).to_string()
-        }
+        Input::Relay(conn, server, None) => json!({ "in": "relay_closed", "conn": conn, "server": server }).to_string(),
     }
 }
 

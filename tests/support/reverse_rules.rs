@@ -240,7 +240,8 @@ impl Judge {
                 self.sdk_servers.insert(name.clone());
             }
         }
-        let allow = request.pointer("/settings/permissions/allow").or(request.pointer("/managedSettings/permissions/allow"));
+        let allow =
+            request.pointer("/settings/permissions/allow").or(request.pointer("/managedSettings/permissions/allow"));
         self.anybody_grants |= allow.is_some();
     }
 

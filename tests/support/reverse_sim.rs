@@ -214,12 +214,14 @@ impl Simulation {
         let mut request = json!({ "subtype": "initialize" });
         if self.rng.chance(35) {
             let mut hooks = json!({});
-            for (at, event) in ["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PermissionRequest", "SessionStart"]
-                .into_iter()
-                .enumerate()
+            for (at, event) in
+                ["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PermissionRequest", "SessionStart"]
+                    .into_iter()
+                    .enumerate()
             {
                 if self.rng.chance(40) {
-                    hooks[event] = json!([{ "matcher": null, "hookCallbackIds": [format!("hook_{at}")], "timeout": 5 }]);
+                    hooks[event] =
+                        json!([{ "matcher": null, "hookCallbackIds": [format!("hook_{at}")], "timeout": 5 }]);
                 }
             }
             request["hooks"] = hooks;
@@ -238,7 +240,9 @@ impl Simulation {
         let uuid = format!("99999999-9999-4999-8999-{:012}", self.host.prompts);
         let content = match self.rng.below(8) {
             0 => json!(""),
-            1 => json!([{ "type": "text", "text": "go" }, { "type": "image", "source": { "type": "base64", "data": "AA" } }]),
+            1 => {
+                json!([{ "type": "text", "text": "go" }, { "type": "image", "source": { "type": "base64", "data": "AA" } }])
+            }
             _ => json!("go"),
         };
         let mut value = json!({ "type": "user", "message": { "role": "user", "content": content }, "session_id": "",
@@ -255,9 +259,13 @@ impl Simulation {
         let Some(id) = late.or_else(|| self.rng.pick(&ids).cloned()) else { return };
         let request = self.host.asks.remove(&id).unwrap_or_default();
         let body = match request["subtype"].as_str() {
-            Some("mcp_message") => json!({ "mcp_response": { "jsonrpc": "2.0", "id": request["message"]["id"], "result": {} } }),
+            Some("mcp_message") => {
+                json!({ "mcp_response": { "jsonrpc": "2.0", "id": request["message"]["id"], "result": {} } })
+            }
             Some("hook_callback") => match self.rng.below(8) {
-                0 => json!({ "hookSpecificOutput": { "permissionDecision": "deny", "permissionDecisionReason": "no" } }),
+                0 => {
+                    json!({ "hookSpecificOutput": { "permissionDecision": "deny", "permissionDecisionReason": "no" } })
+                }
                 1 => json!({ "hookSpecificOutput": { "permissionDecision": "allow" } }),
                 2 => json!({ "hookSpecificOutput": { "permissionDecision": "ask" } }),
                 3 => json!({ "decision": "block", "reason": "more" }),
@@ -372,12 +380,18 @@ impl Simulation {
             }
             "session/new" | "session/load" | "session/resume" => {
                 if self.rng.chance(20) {
-                    self.update(SESSION, json!({ "sessionUpdate": "available_commands_update",
-                        "availableCommands": [{ "name": "x", "description": "y" }] }));
+                    self.update(
+                        SESSION,
+                        json!({ "sessionUpdate": "available_commands_update",
+                        "availableCommands": [{ "name": "x", "description": "y" }] }),
+                    );
                 }
                 if method == "session/load" && !self.conversation.exited {
-                    self.update(SESSION, json!({ "sessionUpdate": "agent_message_chunk",
-                        "content": { "type": "text", "text": "old" } }));
+                    self.update(
+                        SESSION,
+                        json!({ "sessionUpdate": "agent_message_chunk",
+                        "content": { "type": "text", "text": "old" } }),
+                    );
                 }
                 let mut result = match &*method {
                     "session/new" => json!({ "sessionId": SESSION }),
@@ -513,10 +527,20 @@ impl Simulation {
         match self.rng.below(40) {
             0 => return self.feed(Input::Agent(b"npm warn".to_vec())),
             1 => return self.feed(Input::Agent(b"{\"id\":3,\"level\":\"info\"}".to_vec())),
-            2 => return self.update("other", json!({ "sessionUpdate": "agent_message_chunk",
-                "content": { "type": "text", "text": "not ours" } })),
-            3 => return self.update(SESSION, json!({ "sessionUpdate": "available_commands_update",
-                "availableCommands": [{ "name": format!("c{}", self.agent.next_call), "description": "y" }] })),
+            2 => {
+                return self.update(
+                    "other",
+                    json!({ "sessionUpdate": "agent_message_chunk",
+                "content": { "type": "text", "text": "not ours" } }),
+                );
+            }
+            3 => {
+                return self.update(
+                    SESSION,
+                    json!({ "sessionUpdate": "available_commands_update",
+                "availableCommands": [{ "name": format!("c{}", self.agent.next_call), "description": "y" }] }),
+                );
+            }
             4 if self.rng.chance(30) => return self.text(),
             5 if self.rng.chance(30) => return self.own_request(),
             _ => {}
@@ -532,15 +556,22 @@ impl Simulation {
         }
         match self.rng.below(20) {
             0..=5 => self.text(),
-            6 => self.update(SESSION, json!({ "sessionUpdate": "agent_thought_chunk",
-                "content": { "type": "text", "text": "hm" } })),
+            6 => self.update(
+                SESSION,
+                json!({ "sessionUpdate": "agent_thought_chunk",
+                "content": { "type": "text", "text": "hm" } }),
+            ),
             7..=9 => self.call(),
             10..=11 => self.asks(),
             12..=14 => {
                 if let Some(call) = self.rng.pick(&self.agent.calls).cloned() {
-                    let status = *self.rng.pick(&["in_progress", "completed", "failed", "pending"]).unwrap_or(&"completed");
-                    self.update(SESSION, json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "status": status,
-                        "content": [{ "type": "content", "content": { "type": "text", "text": "out" } }] }));
+                    let status =
+                        *self.rng.pick(&["in_progress", "completed", "failed", "pending"]).unwrap_or(&"completed");
+                    self.update(
+                        SESSION,
+                        json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "status": status,
+                        "content": [{ "type": "content", "content": { "type": "text", "text": "out" } }] }),
+                    );
                 }
             }
             15 => {
@@ -550,10 +581,16 @@ impl Simulation {
                     self.agent_says(json!({ "method": "$/cancel_request", "params": { "requestId": id } }));
                 }
             }
-            16 => self.update(SESSION, json!({ "sessionUpdate": "plan", "entries": [{ "content": "one",
-                "priority": "low", "status": "pending" }] })),
-            17 => self.update(SESSION, json!({ "sessionUpdate": "usage_update", "used": 5, "size": 100,
-                "cost": { "amount": self.agent.next_call as f64 * 0.05, "currency": "USD" } })),
+            16 => self.update(
+                SESSION,
+                json!({ "sessionUpdate": "plan", "entries": [{ "content": "one",
+                "priority": "low", "status": "pending" }] }),
+            ),
+            17 => self.update(
+                SESSION,
+                json!({ "sessionUpdate": "usage_update", "used": 5, "size": 100,
+                "cost": { "amount": self.agent.next_call as f64 * 0.05, "currency": "USD" } }),
+            ),
             _ => self.ends(),
         }
     }

@@ -122,6 +122,8 @@ pub(super) struct Agent {
     pub(super) tried_without_servers: bool,
     /// MCP servers that the agent refused.
     pub(super) refused_servers: bool,
+    /// MCP servers that it cannot reach, by their names.
+    pub(super) left_out: Vec<String>,
     /// Once it was ready.
     pub(super) was_ready: bool,
 }
@@ -205,7 +207,9 @@ impl ClaudeOverAcp {
             },
             Ok(Message::Response { id, .. }) if !is_answer(line) => {
                 // A log line with an `id`, say (report 34): the answer is still to come.
-                out.note(format!("a line of the agent's with the id {id} is no answer: it has neither `result` nor `error`"));
+                out.note(format!(
+                    "a line of the agent's with the id {id} is no answer: it has neither `result` nor `error`"
+                ));
             }
             Ok(Message::Response { id, outcome }) => {
                 let at = id.as_number().and_then(|n| self.agent.waiting.iter().position(|(own, _)| *own == n));

@@ -88,7 +88,8 @@ pub(crate) struct Judge {
     ids: HashSet<String>,
     waiting: HashMap<String, String>,
     session: Option<String>,
-    questions: BTreeMap<String, Question>,
+    /// By their ids; an agent may use one twice.
+    questions: BTreeMap<String, Vec<Question>>,
     /// The prompt that is outstanding, or was last, was cancelled.
     cancelled: bool,
     /// A call whose question was answered with `cancelled`: a cancel must follow.
@@ -683,13 +684,10 @@ impl Judge {
                 let options = params["options"].as_array().into_iter().flatten().map(option).collect();
                 let call = text(&params, "/toolCall/toolCallId").to_owned();
                 let question = Question { method, call, options, withdrawn: false };
-                if self.questions.insert(id.clone(), question).is_some() {
-                    // An agent that does this cannot be answered well.
-                    self.questions.remove(&id);
-                }
+                self.questions.entry(id).or_default().push(question);
             }
             Rpc::Notification { method, params } if method == "$/cancel_request" => {
-                if let Some(question) = self.questions.get_mut(&params["requestId"].to_string()) {
+                for question in self.questions.get_mut(&params["requestId"].to_string()).into_iter().flatten() {
                     question.withdrawn = true;
                 }
             }
@@ -777,7 +775,11 @@ impl Judge {
                 Ok(())
             }
             Rpc::Response { id, outcome } => {
-                let question = self.questions.remove(&id).ok_or("an answer to no open request")?;
+                let open = self.questions.get_mut(&id).ok_or("an answer to no open request")?;
+                let question = open.remove(0);
+                if open.is_empty() {
+                    self.questions.remove(&id);
+                }
                 self.answer(&question, outcome)
             }
             Rpc::Garbage { .. } => Err("no message".into()),

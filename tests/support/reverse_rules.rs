@@ -566,7 +566,8 @@ impl Judge {
                 return Err("the refusal of a call that was not shown".into());
             }
         }
-        self.last_failed = failed;
+        // A turn that SIGINT ends has ended in order.
+        self.last_failed = failed && !(self.signalled && text(value, "/terminal_reason").starts_with("aborted"));
         let Some(turn) = self.turn.take() else {
             // A start that failed: all prompts, or none, get this one.
             if !failed || self.gave_up {
@@ -637,8 +638,7 @@ impl Judge {
 
     pub(crate) fn exits(&mut self, code: u8) {
         self.exited = true;
-        // SIGINT ends in order, but a start that failed has failed.
-        if code != u8::from(self.last_failed && (!self.signalled || self.gave_up)) {
+        if code != u8::from(self.last_failed) {
             self.violations.push(format!("exit code {code} after a last result with is_error {}", self.last_failed));
         }
         if self.turn.is_some() {

@@ -389,7 +389,7 @@ impl ClaudeOverAcp {
                 out.near(say::refuse_host(&id, "the session is over"));
             }
             self.ended = true;
-            out.push(Action::Exit(self.exit_code()));
+            out.push(Action::Exit(u8::from(self.failed)));
             return;
         }
         let mut how = format!("{} {}", self.set.profile.title, exit.how());

@@ -66,7 +66,8 @@ impl ClaudeOverAcp {
     pub(super) fn open_session(&mut self, out: &mut Actions) {
         // Whoever has sent no `initialize` by its first prompt sends none (rule 8: several hosts do not).
         let host_is_there = self.host.initialized || self.host.initialize.is_some() || !self.queue.is_empty();
-        if self.agent.stage != Stage::Initialized || !(host_is_there || self.host.closed) {
+        let ready = self.agent.stage == Stage::Initialized && !self.agent.leaving;
+        if !ready || !(host_is_there || self.host.closed) {
             return;
         }
         if self.host.closed && self.queue.is_empty() && self.host.initialize.is_none() {

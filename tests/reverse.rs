@@ -7,9 +7,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use diglot::translate::FarExit;
 use similar::{ChangeTag, TextDiff};
+use support::reverse::{Conversation, Input};
 use support::reverse_golden as golden;
 use support::reverse_sim::Simulation;
+use support::sim::Rng;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join("reverse")
@@ -148,4 +151,70 @@ fn no_host_conversation_breaks_a_rule() {
         sim.header(*seed),
         lines.join("\n"),
     );
+}
+
+/// Drops, repeats, exchanges and cuts what comes in.
+fn disturb(rng: &mut Rng, inputs: &[Input]) -> Vec<Input> {
+    let mut list = Vec::new();
+    for input in inputs {
+        match rng.below(20) {
+            0 => {}
+            1 => list.extend([input.clone(), input.clone()]),
+            2 => list.insert(list.len().saturating_sub(1 + usize::try_from(rng.below(5)).unwrap_or(0)), input.clone()),
+            3 => list.push(match input {
+                Input::Host(line) => Input::Host(line[..line.len() / 2].to_vec()),
+                Input::Agent(line) => Input::Agent(line[..line.len() / 2].to_vec()),
+                other => other.clone(),
+            }),
+            _ => list.push(input.clone()),
+        }
+    }
+    list
+}
+
+/// Whatever the peers do to their own protocols, diglot keeps both. `DIGLOT_SIM_DISTURBED` says how often for each file.
+#[test]
+fn host_conversations_that_are_out_of_order_break_no_rule() {
+    let mut failures = Vec::new();
+    for path in files() {
+        let name = name(&path);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (setting, inputs) = golden::inputs(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for seed in 0..number("DIGLOT_SIM_DISTURBED", 5) {
+            let (mut conversation, _) = Conversation::new(&setting).unwrap_or_else(|e| panic!("{name}: {e}"));
+            conversation.judge.by_form = true;
+            let mut happened = Vec::new();
+            let mut feed = |conversation: &mut Conversation, input: Input| {
+                // What cannot happen now does not happen.
+                if conversation.feed(&input).is_ok() {
+                    happened.push(golden::write_input(&input));
+                }
+            };
+            for input in disturb(&mut Rng::new(seed), &inputs) {
+                feed(&mut conversation, input);
+            }
+            feed(&mut conversation, Input::HostClosed);
+            // As often as it starts an agent for what waits, that agent dies.
+            for _ in 0..20 {
+                feed(&mut conversation, Input::AgentClosed(FarExit::default()));
+                for timer in conversation.timers().to_vec() {
+                    feed(&mut conversation, Input::Timer(timer));
+                }
+            }
+            let mut problems = conversation.judge.violations();
+            problems.extend(conversation.judge.unsettled());
+            if !conversation.exited {
+                problems.push("it lives on when the host is gone and the agent dead".to_owned());
+            }
+            if !problems.is_empty() {
+                let what = format!("{name} {seed}:\n  {}", problems.join("\n  "));
+                failures.push((happened.len(), what, happened));
+            }
+        }
+    }
+    failures.sort();
+    if let Some((_, first, happened)) = failures.first() {
+        let all: Vec<&str> = failures.iter().take(20).map(|(_, what, _)| &**what).collect();
+        panic!("{} fail\n{}\n\n{first}\n{}", failures.len(), all.join("\n"), happened.join("\n"));
+    }
 }

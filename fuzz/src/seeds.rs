@@ -17,6 +17,37 @@ struct Step<'a> {
     stderr: Option<String>,
 }
 
+/// The conversations of hosts.
+fn reverse(here: &Path) -> std::io::Result<()> {
+    let folder = here.join("corpus/claude_over_acp");
+    std::fs::create_dir_all(&folder)?;
+    for entry in std::fs::read_dir(here.join("../golden/reverse"))? {
+        let path = entry?.path();
+        let text = std::fs::read_to_string(&path)?;
+        // The first profile, partial messages.
+        let mut talk = b"\x0f".to_vec();
+        talk.push(b'\n');
+        for step in text.lines().skip(1).filter_map(|l| serde_json::from_str::<Step<'_>>(l).ok()) {
+            let kind = match step.input.as_deref() {
+                Some("host") => b'h',
+                Some("agent") => b'a',
+                Some("agent_closed") => b'c',
+                Some("agent_failed") => b'x',
+                Some("timer") => b't',
+                Some("interrupted") => b'i',
+                Some("relay") => b'm',
+                Some("host_closed") => b'e',
+                _ => continue,
+            };
+            talk.push(kind);
+            talk.extend_from_slice(step.line.map(|l| l.get().to_owned()).or(step.raw).unwrap_or_default().as_bytes());
+            talk.push(b'\n');
+        }
+        std::fs::write(folder.join(path.file_stem().unwrap_or_default()), talk)?;
+    }
+    Ok(())
+}
+
 fn main() -> std::io::Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (talks, frames) = (here.join("corpus/acp_over_claude"), here.join("corpus/frames"));
@@ -53,5 +84,5 @@ fn main() -> std::io::Result<()> {
         std::fs::write(talks.join(name), talk)?;
         std::fs::write(frames.join(name), wire)?;
     }
-    Ok(())
+    reverse(here)
 }

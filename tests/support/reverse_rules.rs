@@ -88,7 +88,8 @@ pub(crate) struct Judge {
     ids: HashSet<String>,
     waiting: HashMap<String, String>,
     session: Option<String>,
-    questions: BTreeMap<String, Question>,
+    /// By their ids; an agent may use one twice.
+    questions: BTreeMap<String, Vec<Question>>,
     /// The prompt that is outstanding, or was last, was cancelled.
     cancelled: bool,
     /// A call whose question was answered with `cancelled`: a cancel must follow.
@@ -565,7 +566,8 @@ impl Judge {
                 return Err("the refusal of a call that was not shown".into());
             }
         }
-        self.last_failed = failed;
+        // A turn that SIGINT ends has ended in order.
+        self.last_failed = failed && !(self.signalled && text(value, "/terminal_reason").starts_with("aborted"));
         let Some(turn) = self.turn.take() else {
             // A start that failed: all prompts, or none, get this one.
             if !failed || self.gave_up {
@@ -636,8 +638,7 @@ impl Judge {
 
     pub(crate) fn exits(&mut self, code: u8) {
         self.exited = true;
-        // SIGINT ends in order, but a start that failed has failed.
-        if code != u8::from(self.last_failed && (!self.signalled || self.gave_up)) {
+        if code != u8::from(self.last_failed) {
             self.violations.push(format!("exit code {code} after a last result with is_error {}", self.last_failed));
         }
         if self.turn.is_some() {
@@ -683,13 +684,10 @@ impl Judge {
                 let options = params["options"].as_array().into_iter().flatten().map(option).collect();
                 let call = text(&params, "/toolCall/toolCallId").to_owned();
                 let question = Question { method, call, options, withdrawn: false };
-                if self.questions.insert(id.clone(), question).is_some() {
-                    // An agent that does this cannot be answered well.
-                    self.questions.remove(&id);
-                }
+                self.questions.entry(id).or_default().push(question);
             }
             Rpc::Notification { method, params } if method == "$/cancel_request" => {
-                if let Some(question) = self.questions.get_mut(&params["requestId"].to_string()) {
+                for question in self.questions.get_mut(&params["requestId"].to_string()).into_iter().flatten() {
                     question.withdrawn = true;
                 }
             }
@@ -777,7 +775,11 @@ impl Judge {
                 Ok(())
             }
             Rpc::Response { id, outcome } => {
-                let question = self.questions.remove(&id).ok_or("an answer to no open request")?;
+                let open = self.questions.get_mut(&id).ok_or("an answer to no open request")?;
+                let question = open.remove(0);
+                if open.is_empty() {
+                    self.questions.remove(&id);
+                }
                 self.answer(&question, outcome)
             }
             Rpc::Garbage { .. } => Err("no message".into()),

@@ -297,7 +297,7 @@ impl Simulation {
         match self.rng.below(40) {
             0..=7 if self.host.begun || self.rng.chance(30) => self.prompt(),
             0..=7 => self.begin(),
-            8 => self.control(&json!({ "subtype": "interrupt", "cancel_queued": self.host.prompts % 2 == 0 })),
+            8 => self.control(&json!({ "subtype": "interrupt", "cancel_queued": self.host.prompts.is_multiple_of(2) })),
             9 => self.control(&json!({ "subtype": "interrupt" })),
             10 => {
                 let modes = ["default", "plan", "acceptEdits", "bypassPermissions", "nonsense"];

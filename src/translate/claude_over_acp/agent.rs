@@ -135,6 +135,8 @@ pub(super) struct Agent {
     pub(super) tried_without_servers: bool,
     /// MCP servers that the agent refused.
     pub(super) refused_servers: bool,
+    /// MCP servers that it cannot reach, by their names.
+    pub(super) left_out: Vec<String>,
     /// Once it was ready.
     pub(super) was_ready: bool,
     /// What it said outside of a turn.
@@ -413,7 +415,7 @@ impl ClaudeOverAcp {
                 out.near(say::refuse_host(&id, "the session is over"));
             }
             self.ended = true;
-            out.push(Action::Exit(self.exit_code()));
+            out.push(Action::Exit(u8::from(self.failed)));
             return;
         }
         let mut how = format!("{} {}", self.set.profile.title, exit.how());

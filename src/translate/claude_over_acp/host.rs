@@ -187,9 +187,7 @@ impl ClaudeOverAcp {
             "set_permission_mode" => self.host_sets_mode(id, text(request.mode).as_deref(), out),
             "set_model" => self.host_sets_model(id, text(request.model).as_deref(), out),
             "mcp_status" => {
-                let status = if self.agent.refused_servers { "failed" } else { "connected" };
-                let servers: Vec<Value> =
-                    self.server_names().iter().map(|n| json!({"name": n, "status": status})).collect();
+                let servers = self.server_states();
                 out.near(ok(json!({"mcpServers": servers})));
             }
             "mcp_message" => {

@@ -169,7 +169,7 @@ pub struct ClaudeOverAcp {
     failed: bool,
     /// Why the session cannot begin, until the host can hear it.
     doomed: Option<String>,
-    /// SIGINT came: the end is in order, whatever the last result (rule 17).
+    /// SIGINT came: the turn that it ends is no failure (rule 17).
     signalled: bool,
     ended: bool,
 }
@@ -247,12 +247,8 @@ impl ClaudeOverAcp {
             out.push(Action::StopFar(crate::translate::Stop::Gently));
         } else {
             self.ended = true;
-            out.push(Action::Exit(self.exit_code()));
+            out.push(Action::Exit(u8::from(self.failed)));
         }
-    }
-
-    fn exit_code(&self) -> u8 {
-        u8::from(self.failed && !self.signalled)
     }
 }
 

@@ -69,7 +69,8 @@ impl ClaudeOverAcp {
     pub(super) fn open_session(&mut self, out: &mut Actions) {
         // Whoever has sent no `initialize` by its first prompt sends none (rule 8: several hosts do not).
         let host_is_there = self.host.initialized || self.host.initialize.is_some() || !self.queue.is_empty();
-        if self.agent.stage != Stage::Initialized || !(host_is_there || self.host.closed) {
+        let ready = self.agent.stage == Stage::Initialized && !self.agent.leaving;
+        if !ready || !(host_is_there || self.host.closed) {
             return;
         }
         if self.host.closed && self.queue.is_empty() && self.host.initialize.is_none() {
@@ -171,15 +172,18 @@ impl ClaudeOverAcp {
         }
         let (http, sse) = (self.agent.serves.http, self.agent.serves.sse);
         let mut servers = Vec::new();
+        let mut left_out = Vec::new();
         for server in self.set.options.mcp_servers.iter().chain(&self.host.mcp_servers) {
             match server {
                 McpServer::Remote { r#type, name, .. } if !(if *r#type == "sse" { sse } else { http }) => {
                     let title = &self.set.profile.title;
                     out.push(Action::Warn(format!("{title} cannot reach MCP servers over {type}: {name} is left out")));
+                    left_out.push(name.clone());
                 }
                 other => servers.push(other.clone()),
             }
         }
+        self.agent.left_out = left_out;
         servers.extend(self.relay_servers(out));
         servers
     }
@@ -463,9 +467,7 @@ impl ClaudeOverAcp {
 
     /// `system/init`: the first line of each turn (rule 9).
     pub(super) fn init_line(&mut self, out: &mut Actions) {
-        let names = self.server_names();
-        let status = if self.agent.refused_servers { "failed" } else { "connected" };
-        let servers: Vec<Value> = names.iter().map(|n| json!({"name": n, "status": status})).collect();
+        let servers = self.server_states();
         let commands: Vec<Value> = self.agent.commands.iter().filter_map(|c| c.get("name").cloned()).collect();
         let members = json!({
             "cwd": self.set.cwd,

@@ -560,6 +560,9 @@ impl ClaudeOverAcp {
         let mut one = ToolUse { id, name: name.into(), input: input.clone(), cut: false };
         if let Some(turn) = &mut self.turn {
             let tracked = turn.tracked(&call);
+            if tracked.closed {
+                return self.refuse(number, "the call had already ended; nobody was asked", &Why::Nobody, out);
+            }
             tracked.asked = true;
             tracked.hooked = true;
             match tracked.uses.first() {

@@ -28,6 +28,17 @@ impl ClaudeOverAcp {
         names.into_iter().collect()
     }
 
+    /// All MCP servers with their states: one that the agent did not get has failed (report 56).
+    pub(super) fn server_states(&self) -> Vec<Value> {
+        let agent = &self.agent;
+        let unreached = |name: &String| self.set.relay.is_none() && self.host.sdk_servers.contains(name);
+        let state = |name: &String| {
+            let failed = agent.refused_servers || agent.left_out.contains(name) || unreached(name);
+            json!({"name": name, "status": if failed { "failed" } else { "connected" }})
+        };
+        self.server_names().iter().map(state).collect()
+    }
+
     /// The host's servers as the agent is to start them.
     pub(super) fn relay_servers(&mut self, out: &mut Actions) -> Vec<McpServer> {
         let Some(relay) = &self.set.relay else {

@@ -262,7 +262,7 @@ impl ClaudeOverAcp {
         let Some(turn) = self.turn.take() else { return };
         let finish = turn.finish.clone().unwrap_or(Finish::Stop("end_turn".into()));
         let verdict = self.verdict(&turn, finish, out);
-        self.failed = verdict.is_error;
+        self.failed = verdict.is_error && !(turn.interrupted && self.signalled);
         let line = self.result_line(&turn, verdict, now);
         out.near(line);
         self.agent.turns += 1;

@@ -179,6 +179,19 @@ impl Agent {
         unanswered
     }
 
+    /// The changes that were not answered: the host's request that waits, and what was to change.
+    pub(super) fn forget_settings(&mut self) -> Vec<(Option<String>, Change)> {
+        let (gone, kept) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(_, asked)| matches!(asked, Asked::Setting { .. }));
+        self.waiting = kept;
+        let setting = |(_, asked)| match asked {
+            Asked::Setting { host, change, .. } => Some((host, change)),
+            _ => None,
+        };
+        gone.into_iter().filter_map(setting).collect()
+    }
+
     pub(super) fn settings_wait(&self) -> bool {
         self.waiting.iter().any(|(_, asked)| matches!(asked, Asked::Setting { .. }))
     }

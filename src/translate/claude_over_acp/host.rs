@@ -92,9 +92,8 @@ impl ClaudeOverAcp {
         };
         self.host.spoke = true;
         if let Some(why) = self.doomed.take() {
-            let request = HostRequest::read(parsed.request);
-            if text(request.subtype).as_deref() == Some("initialize") {
-                self.host.initialize = text(parsed.request_id).map(Into::into);
+            if let ("control_request", Some(id)) = (&*parsed.kind(), text(parsed.request_id)) {
+                out.near(say::refuse_host(&id, &why));
             }
             return self.fail_to_start(&why, out);
         }

@@ -274,11 +274,10 @@ impl Translator for ClaudeOverAcp {
                 Timer::Commands => self.answer_initialize(out),
                 Timer::Barrier => self.barrier_over(out),
                 Timer::Hook(number) => self.hook_timed_out(number, out),
-                Timer::Control => {
-                    if let Some(why) = self.doomed.take() {
-                        self.fail_to_start(&why, out);
-                    }
-                }
+                Timer::Control => match self.doomed.take() {
+                    Some(why) => self.fail_to_start(&why, out),
+                    None => self.settings_timed_out(out),
+                },
             },
             // Nothing is read from files here.
             Event::FileRead { .. } => {}

@@ -27,6 +27,9 @@ use crate::wire::text::{Raw, boolean, items, text, uint};
 /// An agent that has not opened a session by then is given up: a Python host waits 60 s (rule 7).
 const START_LIMIT: Duration = Duration::from_secs(50);
 
+/// How long a change of the mode or the model may take.
+const SETTING_LIMIT: Duration = Duration::from_secs(10);
+
 /// How long a failed start waits for the host's first word.
 const WORDLESS: Duration = Duration::from_secs(2);
 
@@ -340,7 +343,15 @@ impl ClaudeOverAcp {
                 self.ask_agent(methods::SESSION_SET_MODE, &params, asked, out);
             }
         }
+        self.limit_setting(out);
         true
+    }
+
+    /// A change while the conversation runs is waited for only so long.
+    fn limit_setting(&self, out: &mut Actions) {
+        if self.agent.stage == Stage::Ready {
+            out.push(Action::SetTimer(Timer::Control, SETTING_LIMIT));
+        }
     }
 
     /// Whether the agent has a mode in which it plans and does nothing.
@@ -377,6 +388,7 @@ impl ClaudeOverAcp {
                 self.ask_agent(more::SESSION_SET_MODEL, &params, asked, out);
             }
         }
+        self.limit_setting(out);
         Ok(())
     }
 
@@ -418,9 +430,30 @@ impl ClaudeOverAcp {
         self.settings_done(out);
     }
 
+    /// The agent did not answer a change: whoever waits is told, and the conversation goes on.
+    pub(super) fn settings_timed_out(&mut self, out: &mut Actions) {
+        let title = self.set.profile.title.clone();
+        for (host, change) in self.agent.forget_settings() {
+            if let Change::Mode(_, before) = change {
+                self.mode = before;
+            }
+            if let Some(id) = host {
+                out.near(say::refuse_host(&id, &format!("{title} did not answer")));
+            }
+        }
+        self.next_turn(out);
+    }
+
     /// Everything is set: the conversation may begin.
     fn settings_done(&mut self, out: &mut Actions) {
-        if self.agent.stage != Stage::Setting || self.agent.settings_wait() {
+        if self.agent.settings_wait() {
+            return;
+        }
+        out.push(Action::ClearTimer(Timer::Control));
+        if self.agent.stage == Stage::Ready {
+            return self.next_turn(out);
+        }
+        if self.agent.stage != Stage::Setting {
             return;
         }
         self.agent.stage = Stage::Ready;

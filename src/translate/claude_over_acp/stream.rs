@@ -196,6 +196,7 @@ impl ClaudeOverAcp {
         if let Some(turn) = &mut self.turn {
             turn.spoke = true;
             turn.calls_since_message = true;
+            turn.fresh = true;
             turn.text.clear();
         }
     }

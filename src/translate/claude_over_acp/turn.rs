@@ -84,6 +84,8 @@ pub(super) struct Turn {
     /// Model messages so far.
     rounds: u64,
     pub(super) calls_since_message: bool,
+    /// What comes next is another model request's: after a prompt, and after calls.
+    pub(super) fresh: bool,
     /// The host or the user interrupted it.
     pub(super) interrupted: bool,
     /// `session/cancel` was sent.
@@ -118,6 +120,7 @@ impl Turn {
             started_ms: now,
             rounds: 0,
             calls_since_message: false,
+            fresh: true,
             interrupted: false,
             cancelled: false,
             stopping: None,
@@ -145,7 +148,7 @@ impl Turn {
     /// A model message begins.
     pub(super) fn message_begins(&mut self) {
         // Another message of the same answer is no other round (quirks 33 and 34).
-        if self.rounds == 0 || self.calls_since_message {
+        if std::mem::take(&mut self.fresh) {
             self.rounds += 1;
         }
         self.calls_since_message = false;
@@ -175,7 +178,8 @@ impl Turn {
 impl ClaudeOverAcp {
     /// Starts the next turn if nothing is in the way.
     pub(super) fn next_turn(&mut self, out: &mut Actions) {
-        if self.turn.is_some() || !self.agent.is_ready() || self.agent.barrier {
+        // A mode or a model that was asked for is in force before the next prompt.
+        if self.turn.is_some() || !self.agent.is_ready() || self.agent.barrier || self.agent.settings_wait() {
             return;
         }
         let Some(queued) = self.queue.pop_front() else {
@@ -218,6 +222,7 @@ impl ClaudeOverAcp {
         let Some(session_id) = self.agent.session_id.clone() else { return };
         if let Some(turn) = &mut self.turn {
             turn.prompting = true;
+            turn.fresh = true;
         }
         let params = Prompt { session_id: &session_id, prompt: &blocks };
         self.ask_agent(methods::SESSION_PROMPT, &params, Asked::Prompt, out);
@@ -532,7 +537,7 @@ impl ClaudeOverAcp {
     /// True: what comes now would be the first of such a message, and the turn was stopped.
     pub(super) fn over_the_limit(&mut self, out: &mut Actions) -> bool {
         let (Some(most), Some(turn)) = (self.set.options.max_turns, &self.turn) else { return false };
-        let begins = turn.rounds == 0 || (turn.calls_since_message && !self.stream.is_in_calls());
+        let begins = turn.fresh && !self.stream.is_in_calls();
         let over = begins && turn.rounds >= most;
         if over {
             self.stop_turn(Finish::MaxTurns(most), out);

@@ -129,17 +129,23 @@ function openingFacts(editor) {
   };
 }
 
-/** The kinds of the answers that the agent got to its questions, in order, as `diglot claude` recorded its wire. */
+/** The kinds of the answers that the agent got to its questions, for each prompt, as `diglot claude` recorded its wire. */
 function answersGiven(sandbox) {
   for (const name of fs.readdirSync(sandbox.folder).filter((one) => one.startsWith('trace-'))) {
     const lines = fs.readFileSync(path.join(sandbox.folder, name), 'utf8').split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
     const far = lines.filter((line) => line.wire === 'far' && line.line?.jsonrpc);
     if (far.length === 0) continue; // the trace of the other half
-    const asked = far.filter(({ dir, line }) => dir === 'in' && line.method === 'session/request_permission').map(({ line }) => line);
-    return asked.map(({ id, params }) => {
-      const outcome = far.find(({ dir, line }) => dir === 'out' && line.id === id && line.method === undefined)?.line.result?.outcome;
-      return params.options.find((option) => option.optionId === outcome?.optionId)?.kind ?? outcome?.outcome ?? null;
-    });
+    const turns = [];
+    const asked = new Map();
+    for (const { dir, line } of far) {
+      if (dir === 'out' && line.method === 'session/prompt') turns.push([]);
+      else if (dir === 'in' && line.method === 'session/request_permission') asked.set(line.id, line.params.options);
+      else if (dir === 'out' && line.method === undefined && asked.has(line.id)) {
+        const { outcome, optionId } = line.result?.outcome ?? {};
+        turns.at(-1).push(asked.get(line.id).find((option) => option.optionId === optionId)?.kind ?? outcome ?? null);
+      }
+    }
+    return turns;
   }
   throw new Error('there is no trace of `diglot claude`');
 }
@@ -165,6 +171,7 @@ async function converse(editor, agent, sandbox) {
     const events = turn(editor, answer.tag);
     if (process.env.CIRCLE_DEBUG) for (const event of events) process.stderr.write(`${name} ${json(event)}\n`);
     seen[name] = facts(events, answer, sandbox);
+    (editor.answers ??= {})[name] = editor.events.slice(from).filter((event) => event.type === 'replied').map((event) => event.kind);
     if (cancel) seen[name].text = seen[name].text.replace(/^w0( w\d+)*\s*$/, 'w0 …'); // how far it came is chance
   }
   const last = (kind) => editor.events.findLast((event) => event.update?.sessionUpdate === kind)?.update;
@@ -172,7 +179,8 @@ async function converse(editor, agent, sandbox) {
     ...Object.fromEntries(kinds(editor.events).map((kind) => [`updates: ${kind}`, 'told'])),
     commands: last('available_commands_update')?.availableCommands.map((one) => one.name).sort(),
   };
-  return JSON.parse(json(seen).replaceAll(sandbox.folder, 'DIR'));
+  // Some say a path without its first slash.
+  return JSON.parse(json(seen).replaceAll(sandbox.folder, 'DIR').replaceAll(sandbox.folder.slice(1), 'DIR'));
 }
 
 /** The differences as {what, steps, direct, circle}, those of one name together. */
@@ -219,12 +227,18 @@ export function circleChecks(command, front) {
       const far = use(new RawEditor({ ...sandbox, env: sandbox.env, workspace: sandbox.workspace, wire: path.join(sandbox.folder, 'editor.ndjson') }));
       const circle = await converse(far, agent, sandbox);
 
-      direct.whole['answers to the agent'] = near.events.filter((event) => event.type === 'replied').map((event) => event.kind);
-      circle.whole['answers to the agent'] = answersGiven(sandbox);
+      const steps = Object.keys(direct).filter((step) => direct[step].order);
+      const given = answersGiven(sandbox);
+      report.equal(given.length, steps.length, 'prompts that the agent got');
+      steps.forEach((step, i) => {
+        const kind = STEPS.find(([name]) => name === step)[2];
+        const what = kind?.cancel ? 'answer to the agent: cancelled' : 'answer to the agent: always';
+        direct[step][what] = near.answers[step];
+        circle[step][what] = given[i];
+      });
       const lost = compare(direct, circle).filter((one) => !CHANCE[agent.name]?.includes(one.what));
       for (const one of lost) report.ok(reason(agent.name, one.what), `${one.what} (${one.steps.join(', ')}) differs without a known reason: ${short(one.direct)} → ${short(one.circle)}`);
       const rows = lost.map((one) => row(agent.name, one));
-      for (const line of rows) report.note(line);
       const lines = fs.readFileSync(TABLE, 'utf8').split('\n');
       const written = rowsOf(agent.name, lines);
       if (process.env.CIRCLE_UPDATE) {

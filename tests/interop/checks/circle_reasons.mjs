@@ -20,7 +20,8 @@ export const REASONS = {
   'updates: current_mode_update': 'modes are Claude\'s, see `session: modes`',
   'updates: config_option_update': FORWARD,
   'updates: user_message_chunk': 'a prompt is told back to the host as a replay, which an editor that has sent it need not hear',
-  'answers to the agent': 'an "always" is a rule that `diglot claude` keeps for the session itself; the agent hears "once"',
+  'answer to the agent: always': 'an "always" is a rule that `diglot claude` keeps for the session itself; the agent hears "once"',
+  'answer to the agent: cancelled': '`diglot acp` answers a cancelled question with a denial that interrupts; `diglot claude` refuses with it, and cancels right after',
   order: 'stream-json has no question about a call that was not told: the call comes first',
   'call: input': {
     gemini: 'the agent gives none; `diglot claude` makes one for Claude\'s tool from the title and the diff',

@@ -114,7 +114,7 @@ export function install(kind, { name, npm, pypi, also, cargo }) {
   return folder;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+async function main() {
   const place = setup();
   if (process.argv[2] === 'all') {
     const { AGENTS } = await import('./agents/index.mjs');
@@ -124,3 +124,6 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   }
   process.stdout.write(`${JSON.stringify(place, null, 2)}\n`);
 }
+
+// Not awaited: the agents' recipes import this module, which would wait for itself.
+if (process.argv[1] === fileURLToPath(import.meta.url)) main().catch((error) => { process.stderr.write(`${error.message}\n`); process.exitCode = 1; });

@@ -58,8 +58,8 @@ function callFacts(call) {
     title: call.fields.title,
     input: call.fields.rawInput,
     locations: (call.fields.locations ?? []).map((place) => place.path),
-    // Whether an agent goes back to pending to ask is chance: each status once.
-    statuses: call.statuses.filter((status, i, all) => all.indexOf(status) === i),
+    // Whether an agent says in_progress, or goes back to pending to ask, is chance with some.
+    statuses: [call.statuses[0], call.statuses.at(-1)],
     diffs: diffsIn(content).map(({ path: file, oldText, newText }) => ({ file, before: oldText ?? null, after: newText })),
     text: content.filter((item) => item.type === 'content').map((item) => item.content.text ?? item.content.type).join('\n'),
     output: call.fields.rawOutput,

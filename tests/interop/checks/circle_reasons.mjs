@@ -29,7 +29,6 @@ export const REASONS = {
     qwen: 'inputs are those of Claude\'s tools: the fields that a host knows',
   },
   'call: locations': 'stream-json has no places of its own; a command has none',
-  'call: statuses': '`diglot acp` tells every call as pending, in_progress and its end',
   'call: title': TITLES,
   'call: kind': 'kinds follow Claude\'s tools',
   'call: diffs': {

@@ -58,8 +58,7 @@ function callFacts(call) {
     title: call.fields.title,
     input: call.fields.rawInput,
     locations: (call.fields.locations ?? []).map((place) => place.path),
-    // Whether an agent says in_progress, or goes back to pending to ask, is chance with some.
-    statuses: [call.statuses[0], call.statuses.at(-1)],
+    end: call.statuses.at(-1), // what some say on the way there is chance
     diffs: diffsIn(content).map(({ path: file, oldText, newText }) => ({ file, before: oldText ?? null, after: newText })),
     text: content.filter((item) => item.type === 'content').map((item) => item.content.text ?? item.content.type).join('\n'),
     output: call.fields.rawOutput,

@@ -29,6 +29,7 @@ export const REASONS = {
     qwen: 'inputs are those of Claude\'s tools: the fields that a host knows',
   },
   'call: locations': 'stream-json has no places of its own; a command has none',
+  'call: end': 'the agent never ends a call that was refused; through the circle every call ends before the answer of its prompt',
   'call: title': TITLES,
   'call: kind': 'kinds follow Claude\'s tools',
   'call: diffs': {

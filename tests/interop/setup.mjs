@@ -114,13 +114,16 @@ export function install(kind, { name, npm, pypi, also, cargo }) {
   return folder;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+async function main() {
   const place = setup();
   if (process.argv[2] === 'all') {
     const { AGENTS } = await import('./agents/index.mjs');
-    const { HOSTS } = await import('./hosts/index.mjs');
+    const { HOSTS, PROGRAMS } = await import('./hosts/index.mjs');
     place.agents = Object.fromEntries(AGENTS.map((agent) => [agent.name, install('agents', agent)]));
-    place.hosts = Object.fromEntries(HOSTS.map((host) => [host.name, install('hosts', host)]));
+    place.hosts = Object.fromEntries([...HOSTS, ...Object.values(PROGRAMS)].map((host) => [host.name, install('hosts', host)]));
   }
   process.stdout.write(`${JSON.stringify(place, null, 2)}\n`);
 }
+
+// Not awaited: the agents' recipes import this module, which would wait for itself.
+if (process.argv[1] === fileURLToPath(import.meta.url)) main().catch((error) => { process.stderr.write(`${error.message}\n`); process.exitCode = 1; });

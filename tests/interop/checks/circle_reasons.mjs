@@ -20,6 +20,8 @@ export const REASONS = {
   'updates: current_mode_update': 'modes are Claude\'s, see `session: modes`',
   'updates: config_option_update': FORWARD,
   'updates: user_message_chunk': 'a prompt is told back to the host as a replay, which an editor that has sent it need not hear',
+  'answer to the agent: always': 'an "always" is a rule that `diglot claude` keeps for the session itself; the agent hears "once"',
+  'answer to the agent: cancelled': '`diglot acp` answers a cancelled question with a denial that interrupts; `diglot claude` refuses with it, and cancels right after',
   order: 'stream-json has no question about a call that was not told: the call comes first',
   'call: input': {
     gemini: 'the agent gives none; `diglot claude` makes one for Claude\'s tool from the title and the diff',
@@ -27,7 +29,7 @@ export const REASONS = {
     qwen: 'inputs are those of Claude\'s tools: the fields that a host knows',
   },
   'call: locations': 'stream-json has no places of its own; a command has none',
-  'call: statuses': '`diglot acp` tells every call as pending, in_progress and its end',
+  'call: end': 'the agent never ends a call that was refused; through the circle every call ends before the answer of its prompt',
   'call: title': TITLES,
   'call: kind': 'kinds follow Claude\'s tools',
   'call: diffs': {
@@ -44,4 +46,9 @@ export const REASONS = {
   'question: kinds': 'the order is that of `diglot acp`; stream-json has one "always", as a suggested rule',
   'question: names': 'names are those of `diglot acp`, which say what they grant; stream-json has none',
   'question: title': TITLES,
+};
+
+/** What is told or not by chance: said under the table instead. */
+export const CHANCE = {
+  qwen: ['commands', 'updates: available_commands_update'], // it tells them when it gets to it, before or after the first prompt
 };

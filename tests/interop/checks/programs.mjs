@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { claude, roundTrip } from '../agents/claude.mjs';
 import { claudeAgentAcp } from '../agents/claude-agent-acp.mjs';
 import { AGENTS } from '../agents/index.mjs';
+import { PROGRAMS } from '../hosts/index.mjs';
 import { RawEditor } from '../lib/raw.mjs';
 import { calls, text, turn } from '../lib/seen.mjs';
 import { install } from '../setup.mjs';
@@ -34,11 +35,9 @@ function run(sandbox, argv, input = '') {
 const results = (sandbox) => fs.readFileSync(sandbox.wire, 'utf8').trim().split('\n').map((line) => JSON.parse(line))
   .filter(({ dir, line }) => dir === 'out' && line.type === 'result').map(({ line }) => line);
 
-const aiSdk = { name: 'ai-sdk', npm: { 'ai-sdk-provider-claude-code': '4.1.0', ai: '7.0.173', zod: '4.6.7' } };
-
 /** One call of the AI SDK; resolves to {events, done, parts, asked}. */
 async function generate({ sandbox, report }, job) {
-  const folder = install('hosts', aiSdk);
+  const folder = install('hosts', PROGRAMS.aiSdk);
   const { out, err } = await run(sandbox, [sandbox.place.node, path.join(drivers, 'ai_sdk.mjs'), folder], json({ cwd: sandbox.workspace, ...job }));
   const events = out.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
   const failed = events.find((event) => event.event === 'failed');
@@ -93,15 +92,13 @@ const AI_SDK = [
   }],
 ];
 
-const ralphy = { name: 'ralphy', npm: { 'ralphy-cli': '4.7.2' } };
-
 const RALPHY = [
   ['task', [], async ({ sandbox, agent, report }) => {
     sandbox.env.IS_SANDBOX = '1'; // or claude itself refuses to skip permissions for root
     const git = (...args) => execFileSync('git', args, { cwd: sandbox.workspace, env: sandbox.env, stdio: 'ignore' });
     git('init', '--quiet');
     git('-c', 'user.name=Interop', '-c', 'user.email=interop@example.invalid', 'commit', '--quiet', '--allow-empty', '-m', 'Start');
-    const entry = path.join(install('hosts', ralphy), 'node_modules/ralphy-cli/bin.js');
+    const entry = path.join(install('hosts', PROGRAMS.ralphy), 'node_modules/ralphy-cli/bin.js');
     const { code, out, err } = await run(sandbox, [sandbox.place.node, entry, '--claude', '--no-commit', '--fast', '--max-retries', '1', prompt(touch(agent, 'task.txt'), '%next', '%say The task is done.')]);
     report.equal(code, 0, `exit code (${(out + err).slice(-600)})`);
     report.equal(sandbox.read('task.txt'), '', 'task.txt');
@@ -183,11 +180,11 @@ const OVER = [
   }],
 ];
 
-const PROGRAMS = [[aiSdk, AI_SDK], [ralphy, RALPHY], [{ name: 'claude-agent-acp' }, OVER]];
+const CHECKS = [[PROGRAMS.aiSdk, AI_SDK], [PROGRAMS.ralphy, RALPHY], [claudeAgentAcp, OVER]];
 
 /** The programs in front of `command()` (argv of `diglot claude`) with each agent behind it. */
 export function programChecks(command) {
-  return [claude, roundTrip, ...AGENTS].flatMap((agent) => PROGRAMS.flatMap(([recipe, list]) => list
+  return [claude, roundTrip, ...AGENTS].flatMap((agent) => CHECKS.flatMap(([recipe, list]) => list
     .filter(([, needs]) => !needs.some((what) => agent.lacks[what]))
     .map(([name, , body]) => ({
       name: `hosts/${agent.name}/${recipe.name}/${name}`,

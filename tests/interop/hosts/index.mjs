@@ -42,3 +42,9 @@ export const HOSTS = [
     },
   },
 ];
+
+/** Programs that are more than an SDK (checks/programs.mjs): what to install. */
+export const PROGRAMS = {
+  aiSdk: { name: 'ai-sdk', npm: { 'ai-sdk-provider-claude-code': '4.1.0', ai: '7.0.173', zod: '4.6.7' } },
+  ralphy: { name: 'ralphy', npm: { 'ralphy-cli': '4.7.2' } },
+};

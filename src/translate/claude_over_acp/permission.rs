@@ -12,6 +12,7 @@ use super::ClaudeOverAcp;
 use super::host::{About, HostAsk, NOBODY, parsed};
 use super::open::members;
 use super::render::{self, ToolUse};
+use super::turn::Turn;
 use crate::translate::rules::{Decision, PermissionMode, Rejected, STARTUP, read_updates};
 use crate::translate::{Action, Actions};
 use crate::wire::acp_client::{Outcome, PermissionOption, SessionParams, Update};
@@ -351,11 +352,16 @@ impl ClaudeOverAcp {
         if !allows {
             let said = text(answer.message).or_else(|| text(answer.reason)).filter(|m| !m.is_empty());
             let said = said.unwrap_or("The user doesn't want to take this action right now.".into());
-            self.refuse(number, &said, &Why::Host, out);
             if boolean(answer.interrupt) == Some(true) {
+                // The agent is told `cancelled`, with its turn.
+                if let Some(question) = self.questions.open.iter().position(|q| q.number == number) {
+                    let question = &self.questions.open[question];
+                    refused(&mut self.turn, question, &said);
+                }
                 self.interrupt(false, out);
+                return;
             }
-            return;
+            return self.refuse(number, &said, &Why::Host, out);
         }
         let Some(one) = self.asked_use(number) else { return };
         let changed = parsed(answer.updated_input.or(answer.input))
@@ -409,19 +415,7 @@ impl ClaudeOverAcp {
     pub(super) fn refuse(&mut self, number: u64, why: &str, by: &Why, out: &mut Actions) {
         let Some(at) = self.questions.open.iter().position(|q| q.number == number) else { return };
         let question = self.questions.open.remove(at);
-        if let Some(turn) = &mut self.turn {
-            turn.refused = true;
-            let tracked = turn.tracked(&question.call);
-            tracked.refusal = Some(why.to_owned());
-            let denials: Vec<Value> = tracked
-                .uses
-                .iter()
-                .map(|u| json!({"tool_name": u.name, "tool_use_id": u.id, "tool_input": brief(&u.input)}))
-                .collect();
-            turn.denials.extend(denials);
-            // The line that carries them has a limit.
-            turn.denials.truncate(DENIALS);
-        }
+        refused(&mut self.turn, &question, why);
         if !matches!(by, Why::Host) {
             out.note(format!("a call was refused: {why}"));
         }
@@ -719,6 +713,22 @@ fn as_list(answer: &Value) -> Value {
         Value::Array(_) => answer.clone(),
         one => json!([one]),
     }
+}
+
+/// Keeps why a call did not run, and lists it for the result.
+fn refused(turn: &mut Option<Turn>, question: &Question, why: &str) {
+    let Some(turn) = turn else { return };
+    turn.refused = true;
+    let tracked = turn.tracked(&question.call);
+    tracked.refusal = Some(why.to_owned());
+    let denials: Vec<Value> = tracked
+        .uses
+        .iter()
+        .map(|u| json!({"tool_name": u.name, "tool_use_id": u.id, "tool_input": brief(&u.input)}))
+        .collect();
+    turn.denials.extend(denials);
+    // The line that carries them has a limit.
+    turn.denials.truncate(DENIALS);
 }
 
 /// The name of a question to the permission tool among those to the host.

@@ -42,6 +42,7 @@ impl Host {
             add_dirs: Vec::new(),
             options: Options { partial: true, ..Options::default() },
             relay: None,
+            pid: 1,
             ids: Box::new(Counter::default()),
             clock: Box::new(Counter::default()),
         });

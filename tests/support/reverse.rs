@@ -207,6 +207,7 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
             forget: setting.forget,
         },
         relay: setting.relay.then_some(relay),
+        pid: 1,
         ids: Box::new(Counter::default()),
         clock: Box::new(Ticks::default()),
     })

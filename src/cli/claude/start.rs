@@ -74,6 +74,7 @@ pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path) -> Result<
         add_dirs: args.add_dir.iter().map(|dir| cwd.join(dir)).collect(),
         options,
         relay: None,
+        pid: std::process::id(),
         ids: Box::new(Real::default()),
         clock: Box::new(Real::default()),
     };

@@ -14,12 +14,14 @@
 //! | `stream` | text and thoughts as messages and stream events |
 //! | `calls`, `render` | what is known of a call, and how Claude would have said it |
 //! | `permission` | who decides about a call |
+//! | `choices` | questions with choices that an agent asks in its own way |
 //! | `hooks` | the host's hooks around calls, prompts and turns |
 //! | `relay` | MCP servers that live in the host |
 //! | `schema` | structured output |
 
 mod agent;
 pub mod calls;
+mod choices;
 mod hooks;
 pub mod host;
 mod open;
@@ -61,6 +63,8 @@ pub struct Settings {
     pub options: Options,
     /// How the relay is started, for MCP servers that live in the host; `None`: there is no relay on this system.
     pub relay: Option<RelayCommand>,
+    /// diglot's own, which hosts are told.
+    pub pid: u32,
     /// Where ids come from.
     pub ids: Box<dyn IdSource>,
     /// Where time comes from.

@@ -487,7 +487,7 @@ impl ClaudeOverAcp {
             "available_output_styles": ["default"],
             "models": models,
             "account": {},
-            "pid": std::process::id(),
+            "pid": self.set.pid,
             "hook_on_failure_supported": true,
             "current_permission_mode": super::word(self.mode),
         });

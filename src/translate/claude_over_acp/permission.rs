@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
+use super::choices::{ChoiceOf, as_list, by, choice_of};
 use super::host::{About, HostAsk, NOBODY, parsed};
 use super::open::members;
 use super::render::{self, ToolUse};
@@ -22,33 +23,33 @@ use crate::wire::text::{Raw, boolean, items, read, text};
 
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    open: Vec<Question>,
-    count: u64,
+    pub(super) open: Vec<Question>,
+    pub(super) count: u64,
 }
 
 #[derive(Debug)]
-struct Question {
-    number: u64,
+pub(super) struct Question {
+    pub(super) number: u64,
     /// The agent's id of it.
-    id: Id,
+    pub(super) id: Id,
     /// The call.
-    call: String,
+    pub(super) call: String,
     /// What is decided: the call as the question has it, which may be more than was shown.
-    uses: Vec<ToolUse>,
+    pub(super) uses: Vec<ToolUse>,
     /// Which of them is being decided.
-    at: usize,
-    options: Vec<Choice>,
+    pub(super) at: usize,
+    pub(super) options: Vec<Choice>,
     /// The answers are no permissions (quirk 10).
-    choice: Option<ChoiceOf>,
+    pub(super) choice: Option<ChoiceOf>,
     /// A hook wants the host to be asked, whatever the rules say.
-    hook_asks: Option<String>,
+    pub(super) hook_asks: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-struct Choice {
-    id: String,
-    name: String,
-    kind: String,
+pub(super) struct Choice {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) kind: String,
 }
 
 /// Refusals that a result lists.
@@ -57,23 +58,8 @@ const DENIALS: usize = 50;
 /// Bytes of a member of their inputs.
 const BRIEF: usize = 2048;
 
-/// A question to the user that comes as a permission.
-#[derive(Debug, Clone)]
-enum ChoiceOf {
-    /// Each option is an answer (Kimi).
-    Options { question: String },
-    /// The questions stand in `_meta`, the answers beside the outcome (Qwen).
-    Meta { questions: Value },
-    /// A request of Grok's own (quirk 11).
-    Grok { questions: Value },
-    /// A request of CodeBuddy's own (quirk 11).
-    CodeBuddy { questions: Value },
-    /// Grok's plan, to be approved (quirk 11).
-    GrokPlan { plan: String },
-}
-
 /// How a question of the agent's ends.
-enum End<'a> {
+pub(super) enum End<'a> {
     /// By one of its options.
     Option(&'a str),
     /// By answers, by their question's text.
@@ -155,7 +141,7 @@ impl ClaudeOverAcp {
         self.decide(number, out);
     }
 
-    fn question(&self, number: u64) -> Option<&Question> {
+    pub(super) fn question(&self, number: u64) -> Option<&Question> {
         self.questions.open.iter().find(|q| q.number == number)
     }
 
@@ -422,7 +408,7 @@ impl ClaudeOverAcp {
         question.end(&End::Refused(why), out);
     }
 
-    fn answer_cancelled(&mut self, number: u64, out: &mut Actions) {
+    pub(super) fn answer_cancelled(&mut self, number: u64, out: &mut Actions) {
         if let Some(at) = self.questions.open.iter().position(|q| q.number == number) {
             let question = self.questions.open.remove(at);
             question.end(&End::Cancelled, out);
@@ -493,119 +479,6 @@ impl ClaudeOverAcp {
         self.decide_by_rules(number, Some(allowed), out);
     }
 
-    /// A request of the agent's own that is a question to the user: Grok's and CodeBuddy's (quirk 11).
-    pub(super) fn own_question(&mut self, id: Id, method: &str, params: Raw<'_>, out: &mut Actions) -> bool {
-        let params: Value = read(params).unwrap_or_default();
-        let string = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let choice = match method {
-            "_x.ai/ask_user_question" => params.get("questions").cloned().map(|questions| ChoiceOf::Grok { questions }),
-            "_x.ai/exit_plan_mode" => Some(ChoiceOf::GrokPlan { plan: string("planContent") }),
-            "_codebuddy.ai/question" => {
-                params.pointer("/schema/questions").cloned().map(|questions| ChoiceOf::CodeBuddy { questions })
-            }
-            _ => None,
-        };
-        let Some(choice) = choice else { return false };
-        self.questions.count += 1;
-        let number = self.questions.count;
-        let call = Some(string("toolCallId")).filter(|c| !c.is_empty()).unwrap_or_else(|| format!("question_{number}"));
-        self.questions.open.push(Question {
-            number,
-            id,
-            call,
-            uses: Vec::new(),
-            at: 0,
-            options: Vec::new(),
-            choice: Some(choice),
-            hook_asks: None,
-        });
-        match &self.turn {
-            None => self.refuse(number, "the question came outside of a turn; nobody was asked", &Why::Nobody, out),
-            Some(turn) if turn.interrupted || turn.stopping.is_some() => self.answer_cancelled(number, out),
-            Some(_) => self.ask_choice(number, out),
-        }
-        true
-    }
-
-    /// `AskUserQuestion` or `ExitPlanMode`, as far as the agent's question can be said so.
-    fn ask_choice(&mut self, number: u64, out: &mut Actions) {
-        let Some(question) = self.question(number) else { return };
-        let (name, member, value) = match &question.choice {
-            Some(ChoiceOf::Options { question: text }) => {
-                let options: Vec<Value> = question
-                    .options
-                    .iter()
-                    .filter(|o| !o.kind.starts_with("reject"))
-                    .map(|o| json!({"label": o.name, "description": ""}))
-                    .collect();
-                let one = json!({"question": text, "header": "Question", "options": options, "multiSelect": false});
-                ("AskUserQuestion", "questions", json!([one]))
-            }
-            Some(ChoiceOf::Meta { questions } | ChoiceOf::Grok { questions } | ChoiceOf::CodeBuddy { questions }) => {
-                ("AskUserQuestion", "questions", as_claude_asks(questions))
-            }
-            Some(ChoiceOf::GrokPlan { plan }) => ("ExitPlanMode", "plan", plan.as_str().into()),
-            None => return,
-        };
-        let mut input = Map::new();
-        input.insert(member.into(), value);
-        let call = question.call.clone();
-        let id = super::render::tool_use_id(&call);
-        let mut one = ToolUse { id, name: name.into(), input: input.clone(), cut: false };
-        if let Some(turn) = &mut self.turn {
-            let tracked = turn.tracked(&call);
-            if tracked.closed {
-                return self.refuse(number, "the call had already ended; nobody was asked", &Why::Nobody, out);
-            }
-            tracked.asked = true;
-            tracked.hooked = true;
-            match tracked.uses.first() {
-                // It was already shown as the agent calls it.
-                Some(shown) => one.id.clone_from(&shown.id),
-                None => {
-                    tracked.uses = vec![one.clone()];
-                    self.call(&one, out);
-                }
-            }
-        }
-        if self.host.closed || !self.set.options.asks_host {
-            return self.refuse(number, NOBODY, &Why::Nobody, out);
-        }
-        let request = json!({
-            "subtype": "can_use_tool", "tool_name": one.name, "display_name": one.name, "input": input,
-            "tool_use_id": one.id, "permission_suggestions": [], "requires_user_interaction": true,
-        });
-        self.state("requires_action", out);
-        self.ask_host(About::Permission(number), &request, out);
-    }
-
-    fn choice_answered(&mut self, number: u64, allows: bool, answered: &HostAnswer<'_>, out: &mut Actions) {
-        if !allows {
-            let said = text(answered.message).unwrap_or("The user did not answer the question.".into());
-            return self.refuse(number, &said, &Why::Host, out);
-        }
-        let input = parsed(answered.updated_input).unwrap_or_default();
-        let answers = input.get("answers").and_then(Value::as_object).cloned().unwrap_or_default();
-        let Some(at) = self.questions.open.iter().position(|q| q.number == number) else { return };
-        let question = &self.questions.open[at];
-        match &question.choice {
-            Some(ChoiceOf::Options { .. }) => {
-                let chosen = answers.values().find_map(Value::as_str);
-                let option = question.options.iter().find(|o| chosen == Some(o.name.as_str())).map(|o| o.id.clone());
-                let Some(option) = option else {
-                    let said = "the host's answer is none of the question's options";
-                    return self.refuse(number, said, &Why::Nobody, out);
-                };
-                self.questions.open.remove(at).end(&End::Option(&option), out);
-            }
-            Some(ChoiceOf::GrokPlan { .. }) => self.questions.open.remove(at).end(&End::Answers(&answers), out),
-            _ if answers.is_empty() => {
-                self.refuse(number, "the host's answer holds no answers to the questions", &Why::Nobody, out);
-            }
-            _ => self.questions.open.remove(at).end(&End::Answers(&answers), out),
-        }
-    }
-
     /// More rules, of flags, settings or `initialize`; false: one that denies was not understood.
     pub(super) fn add_rules(&mut self, allow: &[String], ask: &[String], deny: &[String], out: &mut Actions) -> bool {
         let of = |decision, rules| <[String]>::iter(rules).map(move |rule| (decision, rule));
@@ -621,7 +494,7 @@ impl ClaudeOverAcp {
 
 impl Question {
     /// Answers the agent, in the words that this kind of question wants.
-    fn end(&self, end: &End<'_>, out: &mut Actions) {
+    pub(super) fn end(&self, end: &End<'_>, out: &mut Actions) {
         let line = match (&self.choice, end) {
             (Some(ChoiceOf::Grok { .. }), End::Answers(answers)) => {
                 let lists: Map<String, Value> = answers.iter().map(|(q, a)| (q.clone(), as_list(a))).collect();
@@ -671,50 +544,6 @@ impl Question {
     }
 }
 
-/// An agent's questions with every member that Claude's have.
-fn as_claude_asks(questions: &Value) -> Value {
-    let list = questions.as_array().into_iter().flatten().map(|question| {
-        let string = |name: &str| question.get(name).and_then(Value::as_str);
-        let options: Vec<Value> = question
-            .get("options")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .map(|option| match option.as_str() {
-                Some(label) => json!({"label": label, "description": ""}),
-                None => json!({
-                    "label": option.get("label").or_else(|| option.get("name")).cloned().unwrap_or_default(),
-                    "description": option.get("description").and_then(Value::as_str).unwrap_or_default(),
-                }),
-            })
-            .collect();
-        json!({
-            "question": string("question").unwrap_or_default(),
-            "header": string("header").unwrap_or("Question"),
-            "options": options,
-            "multiSelect": question.get("multiSelect").and_then(Value::as_bool).unwrap_or_default(),
-        })
-    });
-    Value::Array(list.collect())
-}
-
-/// Answers by another member of their questions, or without one by their place.
-fn by(questions: &Value, member: &str, answers: &Map<String, Value>) -> Map<String, Value> {
-    let list = questions.as_array().into_iter().flatten().enumerate();
-    list.filter_map(|(n, question)| {
-        let key = question.get(member).and_then(Value::as_str).map_or_else(|| n.to_string(), ToOwned::to_owned);
-        Some((key, answers.get(question.get("question")?.as_str()?)?.clone()))
-    })
-    .collect()
-}
-
-fn as_list(answer: &Value) -> Value {
-    match answer {
-        Value::Array(_) => answer.clone(),
-        one => json!([one]),
-    }
-}
-
 /// Keeps why a call did not run, and lists it for the result.
 fn refused(turn: &mut Option<Turn>, question: &Question, why: &str) {
     let Some(turn) = turn else { return };
@@ -760,26 +589,4 @@ fn brief(input: &Map<String, Value>) -> Map<String, Value> {
         other => other.clone(),
     };
     input.iter().map(|(name, value)| (name.clone(), short(value))).collect()
-}
-
-/// Whether a permission is in truth a question with choices (quirk 10).
-fn choice_of(call: &RawValue, options: &[Choice], _meta: Raw<'_>) -> Option<ChoiceOf> {
-    let call: Value = serde_json::from_str(call.get()).ok()?;
-    let meta = call.get("_meta");
-    if meta.and_then(|m| m.get("qwenInteractionKind")).and_then(Value::as_str) == Some("user_question") {
-        let questions = meta.and_then(|m| m.get("qwenQuestions")).filter(|q| q.is_array()).cloned();
-        return questions.map(|questions| ChoiceOf::Meta { questions });
-    }
-    // Kimi: `q0_opt_1`, `q0_skip`.
-    let is_answer = |id: &str| {
-        id.strip_prefix('q')
-            .and_then(|rest| rest.split_once('_'))
-            .is_some_and(|(number, rest)| number.parse::<u32>().is_ok() && (rest.starts_with("opt_") || rest == "skip"))
-    };
-    if options.is_empty() || !options.iter().all(|o| is_answer(&o.id)) {
-        return None;
-    }
-    let first = call.pointer("/content/0/content/text").or_else(|| call.get("title"));
-    let question = first.and_then(Value::as_str).unwrap_or("?").to_owned();
-    Some(ChoiceOf::Options { question })
 }

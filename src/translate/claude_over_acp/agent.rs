@@ -445,6 +445,10 @@ impl ClaudeOverAcp {
         }
         let comes_back = self.agent.serves.resume || (self.agent.serves.load && self.set.profile.acp.load);
         let kept = self.agent.session_id.clone().filter(|_| comes_back);
+        if kept.is_none() && self.agent.was_ready && !self.host.closed {
+            let title = &self.set.profile.title;
+            out.push(Action::Warn(format!("{title} cannot resume a session: what comes next begins anew")));
+        }
         if let Some(turn) = &mut self.turn {
             turn.prompting = false;
             let finish = if turn.interrupted { Finish::Stop("cancelled".into()) } else { Finish::Died(how) };

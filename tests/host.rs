@@ -220,6 +220,51 @@ fn what_nobody_can_be_asked_about_does_not_happen() {
     assert!(user.home.path().join("work/greet.sh").exists());
 }
 
+/// An MCP server in a shell: its tool allows files and refuses everything else.
+const POLICY: &str = r#"
+n=0
+while read -r line; do
+  case "$line" in
+    *'"method":"initialize"'*) printf '%s\n' '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}' ;;
+    *'"tools/call"'*)
+      n=$((n + 1))
+      case "$line" in
+        *'"tool_name":"Write"'*) answer='{\"behavior\":\"allow\"}' ;;
+        *) answer='{\"behavior\":\"deny\",\"message\":\"not by policy\"}' ;;
+      esac
+      printf '%s\n' "{\"jsonrpc\":\"2.0\",\"id\":$n,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"$answer\"}]}}" ;;
+  esac
+done
+"#;
+
+fn asked_of_a_tool(user: &User, server: &str) -> Vec<Value> {
+    let config = json!({"mcpServers": {"policy": {"command": "sh", "args": ["-c", server]}}}).to_string();
+    let args = ["-p", "hi", "--mcp-config", &config, "--permission-prompt-tool", "mcp__policy__approve"];
+    let output = user.run(&[&args[..], &["--output-format", "json", "--verbose"]].concat(), "");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+}
+
+#[test]
+fn a_permission_tool_decides_in_the_hosts_place() {
+    let user = User::new(None);
+    let lines = asked_of_a_tool(&user, POLICY);
+    assert!(user.home.path().join("work/greet.sh").exists(), "it allows the file");
+    assert!(lines.iter().any(|line| line["message"]["content"][0]["content"] == "not by policy"), "{lines:#?}");
+    assert_eq!(lines[lines.len() - 1]["permission_denials"][0]["tool_name"], "Bash");
+    gone(&user);
+}
+
+#[test]
+fn a_permission_tool_that_is_not_there_approves_nothing() {
+    for server in ["exit 3", "exec >&-; sleep 300", "echo no JSON; exit 0"] {
+        let user = User::new(None);
+        let lines = asked_of_a_tool(&user, server);
+        assert_eq!(lines[lines.len() - 1]["permission_denials"][0]["tool_name"], "Write", "{server}");
+        assert!(!user.home.path().join("work/greet.sh").exists(), "{server}");
+        gone(&user);
+    }
+}
+
 #[test]
 fn a_host_is_asked_and_its_answers_count() {
     let user = User::new(None);

@@ -193,7 +193,7 @@ impl AcpOverAcp {
         else {
             return out.note("a call without an id");
         };
-        let terminals = &session_state.terminals;
+        let terminals = &session_state.made;
         let calls = &mut session_state.calls;
         let mut changed = strict::mend_call(&mut said);
         if calls.ended.contains(&id) {
@@ -226,7 +226,9 @@ impl AcpOverAcp {
             said.remove("status");
             changed = true;
         }
-        let ends = stage(said.get("status")) == Some(2);
+        let said_stage = stage(said.get("status"));
+        let told = call.stage;
+        let ends = said_stage == Some(2);
         if !ends {
             changed |= call.arguments.take(&mut said, call.input.as_ref(), is_new && is_known);
         }
@@ -249,9 +251,13 @@ impl AcpOverAcp {
                 calls.ended(at);
             }
         }
-        let says = |name: &String| !matches!(name.as_str(), "sessionUpdate" | "toolCallId" | "_meta");
-        if changed && (is_known || !is_new) && !said.keys().any(says) {
-            // Nothing is left of it.
+        // Nothing may be left of it but what the editor knows.
+        let is_news = |name: &String| match name.as_str() {
+            "sessionUpdate" | "toolCallId" | "_meta" => false,
+            "status" => ends || told < said_stage.unwrap_or(told),
+            _ => true,
+        };
+        if changed && is_known && !said.keys().any(is_news) {
             return;
         }
         out.near(if changed { changed_line(params, &said) } else { line.to_vec() });
@@ -278,7 +284,7 @@ impl AcpOverAcp {
         }
         let call = calls.place(&id)?;
         call.arguments.take(&mut said, call.input.as_ref(), is_known);
-        call.displays.take(&mut said, &session_state.terminals, shows_terminals);
+        call.displays.take(&mut said, &session_state.made, shows_terminals);
         if said.get("title").is_some_and(|title| title == "") {
             said.remove("title");
         }
@@ -303,7 +309,8 @@ impl AcpOverAcp {
                 said.insert(name.into(), known);
             }
         }
-        said.insert("status".into(), "pending".into());
+        let status = if call.stage == 0 { "pending" } else { "in_progress" };
+        said.insert("status".into(), status.into());
         Some((id, said))
     }
 }

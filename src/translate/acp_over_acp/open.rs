@@ -72,6 +72,8 @@ pub(super) struct Session {
     pub(super) calls: Calls,
     /// Terminals that the editor made for the agent and still keeps.
     pub(super) terminals: BTreeSet<String>,
+    /// Terminals that it made, also those that are released: it goes on showing them.
+    pub(super) made: VecDeque<String>,
     /// The commands as they were said last.
     pub(super) commands: String,
     /// Requests that wait until it is taken up again.
@@ -90,6 +92,7 @@ impl Session {
             queue: VecDeque::new(),
             calls: Calls::default(),
             terminals: BTreeSet::new(),
+            made: VecDeque::new(),
             commands: String::new(),
             held: Vec::new(),
             early: Vec::new(),

@@ -169,9 +169,9 @@ impl AcpOverAcp {
                         match kind {
                             Kind::CreateTerminal => {
                                 let made = strict::members(Some(result));
-                                session
-                                    .terminals
-                                    .extend(made.get("terminalId").and_then(|raw| text(Some(raw))).map(Into::into));
+                                if let Some(id) = made.get("terminalId").and_then(|raw| text(Some(raw))) {
+                                    session.made_terminal(id.into_owned());
+                                }
                             }
                             Kind::ReleaseTerminal(terminal) => {
                                 session.terminals.remove(&terminal);

@@ -5,17 +5,20 @@
 //! name belongs) and 25 (Grok, CodeBuddy: a cancel leaves the command running). Keeps: an editor is never shown a terminal that
 //! it neither made nor can show.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::AcpOverAcp;
 use super::questions::{Kind, Question};
+use super::{AcpOverAcp, open};
 use crate::translate::Actions;
 use crate::translate::claude_over_acp::calls::Bounded;
 use crate::wire::jsonrpc::{self, Id};
+
+/// Terminals that are known as the editor's after their release.
+const MADE: usize = 256;
 
 /// The output of a call's display terminal.
 #[derive(Debug, Default)]
@@ -27,7 +30,7 @@ pub(super) struct Displays {
 
 impl Displays {
     /// Takes in what `said` has of a terminal that the editor did not make.
-    pub(super) fn take(&mut self, said: &mut Map<String, Value>, made: &BTreeSet<String>, editor_shows: bool) -> bool {
+    pub(super) fn take(&mut self, said: &mut Map<String, Value>, made: &VecDeque<String>, editor_shows: bool) -> bool {
         let mut changed = false;
         if let Some(meta) = said.get_mut("_meta").and_then(Value::as_object_mut) {
             if editor_shows {
@@ -49,7 +52,8 @@ impl Displays {
         }
         if let Some(list) = said.get_mut("content").and_then(Value::as_array_mut) {
             let count = list.len();
-            let is_made = |piece: &Value| piece["terminalId"].as_str().is_some_and(|id| made.contains(id));
+            let is_made =
+                |piece: &Value| piece["terminalId"].as_str().is_some_and(|id| made.iter().any(|made| made == id));
             list.retain(|piece| piece["type"] != "terminal" || is_made(piece));
             if list.len() != count {
                 self.is_text = true;
@@ -105,6 +109,17 @@ pub(super) fn creation(params: &RawValue, cwd: Option<&str>, lines: bool) -> Opt
     }
     all.retain(|_, value| !value.is_null());
     Some(Value::Object(all))
+}
+
+impl open::Session {
+    /// The editor made a terminal.
+    pub(super) fn made_terminal(&mut self, id: String) {
+        if self.made.len() == MADE {
+            self.made.pop_front();
+        }
+        self.made.push_back(id.clone());
+        self.terminals.insert(id);
+    }
 }
 
 impl AcpOverAcp {

@@ -176,6 +176,11 @@ impl AcpOverAcp {
             }
         };
         out.near(line);
+        // Counted from the answer: when the agent heard of the cancel is not known.
+        if turn.cancelled && self.barrier && !self.near_gone {
+            let barrier = self.set.profile.acp.cancel_barrier_ms;
+            out.push(Action::SetTimer(Timer::Barrier, Duration::from_millis(barrier)));
+        }
         if !self.sessions.values().any(|session| session.turn.as_ref().is_some_and(|turn| turn.cancelled)) {
             out.push(Action::ClearTimer(Timer::Cancel));
         }
@@ -202,7 +207,7 @@ impl AcpOverAcp {
         {
             return fail(error.to_owned());
         }
-        if reason == "end_turn" && said == "end_turn" && !turn.spoke && !turn.is_command {
+        if reason == "end_turn" && !turn.spoke && !turn.is_command {
             return fail(format!(
                 "{title} ended the turn without a word: its model has probably failed. Its own log says why"
             ));
@@ -246,11 +251,7 @@ impl AcpOverAcp {
         self.kill_terminals(id, out);
         out.far(jsonrpc::notification(methods::SESSION_CANCEL, &OfSession { session_id: id }));
         out.push(Action::SetTimer(Timer::Cancel, CANCEL));
-        let barrier = self.set.profile.acp.cancel_barrier_ms;
-        if barrier > 0 {
-            self.barrier = true;
-            out.push(Action::SetTimer(Timer::Barrier, Duration::from_millis(barrier)));
-        }
+        self.barrier = self.set.profile.acp.cancel_barrier_ms > 0;
     }
 
     pub(super) fn barrier_over(&mut self, out: &mut Actions) {

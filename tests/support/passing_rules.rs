@@ -18,6 +18,21 @@ enum Status {
     Final,
 }
 
+/// The schema's kinds of updates.
+const KINDS: [&str; 11] = [
+    "user_message_chunk",
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+    "available_commands_update",
+    "current_mode_update",
+    "config_option_update",
+    "session_info_update",
+    "usage_update",
+];
+
 #[derive(Debug, Default)]
 struct Session {
     calls: BTreeMap<String, Status>,
@@ -67,6 +82,8 @@ pub(crate) struct Judge {
     owed: Vec<String>,
     /// Sessions that the editor knows, or is about to load.
     sessions: HashMap<String, Session>,
+    /// What the agent says in sessions that the editor does not know yet.
+    early: HashMap<String, Vec<String>>,
     asks: HashMap<String, Ask>,
     /// Session and option: what the editor has allowed and diglot has not passed on.
     grants: Vec<(String, String)>,
@@ -186,7 +203,11 @@ impl Judge {
                 }
             }
             Rpc::Notification { method, params } => {
-                self.judge(&method, Body::Params, &params, line);
+                // A kind of update that the schema does not have is a newer protocol's or the agent's own.
+                let kind = text(&params, "/update/sessionUpdate");
+                if method != "session/update" || KINDS.contains(&&*kind) {
+                    self.judge(&method, Body::Params, &params, line);
+                }
                 match &*method {
                     "session/update" => self.update(&params),
                     "$/cancel_request" => {
@@ -218,7 +239,9 @@ impl Judge {
                 }
                 match (&*method, &outcome) {
                     ("session/new" | "session/fork", Ok(result)) => {
-                        self.sessions.insert(text(result, "/sessionId"), Session::default());
+                        let id = text(result, "/sessionId");
+                        let texts = self.early.remove(&id).unwrap_or_default();
+                        self.sessions.insert(id, Session { texts, ..Session::default() });
                     }
                     ("session/prompt", _) => self.turn_ends(&session),
                     ("session/close", Ok(_)) => {
@@ -332,14 +355,13 @@ impl Judge {
                 let is_text =
                     matches!(text(update, "/sessionUpdate").as_str(), "agent_message_chunk" | "agent_thought_chunk");
                 let says = update["content"]["type"].is_string() && update["content"]["text"] != "";
-                let only_mode = text(update, "/content/text").starts_with("[MODE_UPDATE]");
-                if is_text
-                    && says
-                    && !only_mode
-                    && !process.returning.contains(&id)
-                    && let Some(session) = self.sessions.get_mut(&id)
-                {
-                    session.texts.push(update.to_string());
+                let sets = process.waiting.values().any(|(method, of)| method == "session/set_mode" && *of == id);
+                let only_mode = sets && text(update, "/content/text").starts_with("[MODE_UPDATE] ");
+                if is_text && says && !only_mode && !process.returning.contains(&id) {
+                    match self.sessions.get_mut(&id) {
+                        Some(session) => session.texts.push(update.to_string()),
+                        None => self.early.entry(id).or_default().push(update.to_string()),
+                    }
                 }
             }
             _ => {}

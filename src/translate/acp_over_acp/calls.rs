@@ -199,7 +199,8 @@ impl AcpOverAcp {
         if calls.ended.contains(&id) {
             // It has ended: what is said of it may still be worth showing, its status is not.
             changed |= said.remove("status").is_some();
-            let says = said.keys().any(|name| !matches!(name.as_str(), "sessionUpdate" | "toolCallId" | "_meta"));
+            let says = said.keys().any(|name| !matches!(name.as_str(), "sessionUpdate" | "toolCallId" | "_meta"))
+                || is_of_a_terminal(&said);
             if is_new || !says {
                 return out.note("an update of a call that has ended");
             }
@@ -253,7 +254,8 @@ impl AcpOverAcp {
         }
         // Nothing may be left of it but what the editor knows.
         let is_news = |name: &String| match name.as_str() {
-            "sessionUpdate" | "toolCallId" | "_meta" => false,
+            "sessionUpdate" | "toolCallId" => false,
+            "_meta" => is_of_a_terminal(&said),
             "status" => ends || told < said_stage.unwrap_or(told),
             _ => true,
         };
@@ -313,6 +315,12 @@ impl AcpOverAcp {
         said.insert("status".into(), status.into());
         Some((id, said))
     }
+}
+
+/// Whether `_meta` tells of a terminal that is only for display.
+fn is_of_a_terminal(said: &Map<String, Value>) -> bool {
+    let meta = said.get("_meta").and_then(Value::as_object);
+    meta.is_some_and(|meta| meta.keys().any(|name| name.starts_with("terminal_")))
 }
 
 /// The announcement of a call that the agent did not announce.

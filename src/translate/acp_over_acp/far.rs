@@ -62,12 +62,14 @@ impl AcpOverAcp {
             Asked::Prompt(session) => self.prompt_answered(&session, number, outcome, out),
             Asked::Pass(passed) => match outcome {
                 Ok(result) => {
+                    // What a change ends, ends before its answer.
+                    self.changed(passed.session.as_ref(), passed.change, out);
                     // Some answer with `null` what the schema answers with an object.
                     match result.get() {
                         "null" => out.near(jsonrpc::response(&passed.near, &json!({}))),
                         _ => out.near(jsonrpc::response(&passed.near, result)),
                     }
-                    self.changed(passed.session.as_ref(), passed.change, out);
+                    self.leave_if_empty(out);
                 }
                 Err(error) => out.near(errors::answer(&passed.near, &errors::mend(&self.set.profile, error).error)),
             },

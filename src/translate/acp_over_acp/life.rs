@@ -231,8 +231,8 @@ impl AcpOverAcp {
                 Asked::AskingMode(id) => self.not_begun(&id, error, out),
                 // A session that cannot be closed any more is closed.
                 Asked::Pass(passed) if passed.change == Change::Closed => {
-                    out.near(jsonrpc::response(&passed.near, &json!({})));
                     self.changed(passed.session.as_ref(), Change::Closed, out);
+                    out.near(jsonrpc::response(&passed.near, &json!({})));
                 }
                 Asked::Pass(passed) => out.near(jsonrpc::error(&passed.near, error)),
                 Asked::Reopen(id) => self.not_taken_up(&id, &raw, out),

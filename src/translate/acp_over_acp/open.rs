@@ -233,9 +233,7 @@ impl AcpOverAcp {
             self.early = Early::default();
         }
         out.near(errors::answer(&opening.near, error));
-        if self.set.own && self.sessions.is_empty() && !self.is_opening() {
-            self.leave(out);
-        }
+        self.leave_if_empty(out);
     }
 
     /// The opening of a session whose process died meanwhile.
@@ -384,7 +382,11 @@ impl AcpOverAcp {
         for near in turn.into_iter().chain(session.queue.drain(..).map(|queued| queued.near)) {
             out.near(jsonrpc::response(&near, &crate::wire::acp::PromptResult { stop_reason: "cancelled" }));
         }
-        if self.set.own && self.sessions.is_empty() {
+    }
+
+    /// A process that serves one session ends with it.
+    pub(super) fn leave_if_empty(&mut self, out: &mut Actions) {
+        if self.set.own && self.sessions.is_empty() && !self.is_opening() && !self.leaving {
             self.leave(out);
         }
     }

@@ -182,7 +182,11 @@ impl AcpOverAcp {
                     out.far(jsonrpc::response(&question.far, result));
                 }
                 // Gemini makes a new file only when it can read it.
-                Err(_) if matches!(kind, Kind::ReadFile) && self.set.profile.acp.missing_file_is_empty => {
+                Err(error)
+                    if matches!(kind, Kind::ReadFile)
+                        && self.set.profile.acp.missing_file_is_empty
+                        && is_missing(&error) =>
+                {
                     out.far(jsonrpc::response(&question.far, &json!({ "content": "" })));
                 }
                 Err(error) => {
@@ -309,6 +313,13 @@ impl AcpOverAcp {
         }
         self.release_terminals(out);
     }
+}
+
+/// Whether an editor says that there is no such file: any other failure must not look like an empty one.
+fn is_missing(error: &ErrorObject) -> bool {
+    let said = error.message.to_ascii_lowercase();
+    error.code == codes::RESOURCE_NOT_FOUND
+        || ["not found", "no such file", "does not exist", "enoent"].iter().any(|words| said.contains(words))
 }
 
 /// The options that can be chosen: their ids and kinds, and all that they are.

@@ -153,13 +153,15 @@ fn mended(
     line: &[u8],
     params: Raw<'_>,
     update: &RawValue,
-    mend: fn(&mut Map<String, Value>) -> bool,
+    mend: fn(&mut Map<String, Value>) -> Option<bool>,
     out: &mut Actions,
 ) {
-    if let Ok(mut update) = serde_json::from_str::<Map<String, Value>>(update.get())
-        && mend(&mut update)
-    {
-        return out.near(changed_line(params, &update));
+    let Ok(mut update) = serde_json::from_str::<Map<String, Value>>(update.get()) else {
+        return out.near(line.to_vec());
+    };
+    match mend(&mut update) {
+        None => out.note("an update that says nothing"),
+        Some(true) => out.near(changed_line(params, &update)),
+        Some(false) => out.near(line.to_vec()),
     }
-    out.near(line.to_vec());
 }

@@ -149,12 +149,9 @@ fn is_shown(piece: &Value) -> bool {
     }
 }
 
-/// Makes a plan's entries fit the schema; says whether anything changed.
-pub(super) fn mend_plan(update: &mut Map<String, Value>) -> bool {
-    let Some(entries) = update.get_mut("entries").and_then(Value::as_array_mut) else {
-        update.insert("entries".into(), Value::Array(Vec::new()));
-        return true;
-    };
+/// Makes a plan's entries fit the schema; says whether anything changed. `None`: there are none, and nothing is said.
+pub(super) fn mend_plan(update: &mut Map<String, Value>) -> Option<bool> {
+    let entries = update.get_mut("entries").and_then(Value::as_array_mut)?;
     let count = entries.len();
     entries.retain(|entry| entry.get("content").is_some_and(Value::is_string));
     let mut changed = entries.len() != count;
@@ -173,15 +170,12 @@ pub(super) fn mend_plan(update: &mut Map<String, Value>) -> bool {
             changed = true;
         }
     }
-    changed
+    Some(changed)
 }
 
-/// Makes the commands fit the schema; says whether anything changed.
-pub(super) fn mend_commands(update: &mut Map<String, Value>) -> bool {
-    let Some(list) = update.get_mut("availableCommands").and_then(Value::as_array_mut) else {
-        update.insert("availableCommands".into(), Value::Array(Vec::new()));
-        return true;
-    };
+/// Makes the commands fit the schema; says whether anything changed. `None`: there are none, and nothing is said.
+pub(super) fn mend_commands(update: &mut Map<String, Value>) -> Option<bool> {
+    let list = update.get_mut("availableCommands").and_then(Value::as_array_mut)?;
     let count = list.len();
     list.retain(|command| command.get("name").is_some_and(Value::is_string));
     let mut changed = list.len() != count;
@@ -195,5 +189,5 @@ pub(super) fn mend_commands(update: &mut Map<String, Value>) -> bool {
             changed = true;
         }
     }
-    changed
+    Some(changed)
 }

@@ -3,9 +3,10 @@
 //! Owns quirks 44 (seven agents do five different things with a prompt during a prompt: one is sent at a time), 45 (CodeBuddy
 //! 2.163: 500 ms after a cancel a prompt is swallowed; Kimi 2.1, Vibe 3.0: refused until the answer), 8 and 9 (`cancelled`
 //! without a cancel: Grok, CodeBuddy, Qwen and codex-acp after a refusal, CodeBuddy also a turn later), 36 (Kimi, pi, Cline: a
-//! model's failure is an end without a word), 37 (CodeBuddy: `refusal` with an error in `_meta`), 40 (hidden retries for
-//! minutes: no limit on a turn, a limit on a cancel), 42 (Kimi, Vibe, Cline: updates after the answer) and 7 (calls that nobody
-//! ends). Keeps: a prompt is answered once, after everything that belongs to it.
+//! model's failure is an end without a word), 57 (OpenCode, CodeBuddy, Grok: so is the end of a command of their own), 37
+//! (CodeBuddy: `refusal` with an error in `_meta`), 40 (hidden retries for minutes: no limit on a turn, a limit on a cancel), 42
+//! (Kimi, Vibe, Cline: updates after the answer) and 7 (calls that nobody ends). Keeps: a prompt is answered once, after
+//! everything that belongs to it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -97,6 +97,7 @@ impl AcpOverAcp {
             _ => return,
         }
         let Some(queued) = session.queue.pop_front() else { return };
+        session.calls.next_turn();
         let far = self.next_far + 1;
         session.turn = Some(Turn {
             near: queued.near,
@@ -156,7 +157,7 @@ impl AcpOverAcp {
     }
 
     /// The turn is over: what it left open is closed, and the editor gets its answer.
-    fn finish(&mut self, id: &Arc<str>, out: &mut Actions) {
+    pub(super) fn finish(&mut self, id: &Arc<str>, out: &mut Actions) {
         self.refuse_questions(Some(id), out);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.calls.end(id, out);
@@ -300,7 +301,7 @@ impl AcpOverAcp {
     }
 
     /// Kills a process that is of no use any more, once no other session works in it.
-    fn end_spoilt(&mut self, out: &mut Actions) {
+    pub(super) fn end_spoilt(&mut self, out: &mut Actions) {
         if self.spoilt && !self.leaving && self.sessions.values().all(|session| session.turn.is_none()) {
             out.push(Action::StopFar(Stop::Kill));
         }

@@ -269,9 +269,7 @@ impl Judge {
                         }
                     }
                     ("session/load" | "session/resume", Ok(_)) => {
-                        if let Some(known) = self.sessions.get_mut(&session) {
-                            known.only_loading = false;
-                        }
+                        self.sessions.entry(session).or_default().only_loading = false;
                     }
                     ("session/prompt", _) => self.turn_ends(&id, &session),
                     ("session/close", Ok(_)) => {

@@ -179,7 +179,6 @@ impl AcpOverAcp {
         );
         if self.stage == Stage::Ready {
             // A session that is taken up again: a process that does not manage that is of no use.
-            self.asked.retain(|_, asked| !matches!(asked, Asked::Reopen(_)));
             let error = errors::raw(&error);
             self.fail_waiting(&error, out);
             self.spoilt = true;
@@ -241,10 +240,10 @@ impl AcpOverAcp {
                 Asked::Prompt(id) => self.turn_failed(&id, &raw, out),
             }
         }
-        self.settle_all(out);
         for session in self.sessions.values_mut() {
             session.state = State::Lost;
         }
+        self.settle_all(out);
         if self.near_gone || self.leaving {
             self.ended = true;
             out.push(Action::End);

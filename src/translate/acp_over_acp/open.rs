@@ -169,7 +169,7 @@ impl AcpOverAcp {
             && let Some(id) = &named
         {
             if let Some(session) = self.sessions.get_mut(id) {
-                let opens = matches!(session.state, State::Opening | State::Loading);
+                let opens = matches!(session.state, State::Opening | State::Loading | State::Returning);
                 if opens || !session.is_settled() {
                     let error = RpcError::new(
                         codes::INVALID_REQUEST,
@@ -219,7 +219,8 @@ impl AcpOverAcp {
             );
             return self.not_opened(opening, &errors::raw(&error), out);
         };
-        let early = self.early.take(&id);
+        // What came before a session was loaded is none of its history.
+        let early = if keeps_name { Vec::new() } else { self.early.take(&id) };
         if !self.is_opening() {
             self.early = Early::default();
         }
@@ -273,22 +274,19 @@ impl AcpOverAcp {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(after) = session.after.take() else { return };
         session.state = State::Live;
-        match after {
-            After::Answer { near, result } => {
-                // Calls of a history that was read are over.
-                session.calls.end(id, out);
-                let result = session.modes.correct(&result);
-                let early = std::mem::take(&mut session.early);
-                out.near(jsonrpc::response(&near, &result));
-                for line in early {
-                    self.far_line(&line, out);
-                }
-            }
-            After::GoOn => {
-                for line in std::mem::take(&mut session.held) {
-                    self.near_line(&line, out);
-                }
-            }
+        let early = std::mem::take(&mut session.early);
+        let held = std::mem::take(&mut session.held);
+        if let After::Answer { near, result } = after {
+            // Calls of a history that was read are over.
+            session.calls.end(id, out);
+            let result = session.modes.correct(&result);
+            out.near(jsonrpc::response(&near, &result));
+        }
+        for line in early {
+            self.far_line(&line, out);
+        }
+        for line in held {
+            self.near_line(&line, out);
         }
         self.next_prompt(id, out);
     }
@@ -347,10 +345,13 @@ impl AcpOverAcp {
         }
         match outcome {
             Ok(result) => {
-                let Some(session) = self.sessions.get_mut(id) else { return };
+                // It may come late, when what waited for it has been answered.
+                let Some(session) = self.sessions.get_mut(id).filter(|session| session.state.is_away()) else { return };
                 let chosen = session.modes.chosen.take();
                 session.modes = Modes::read(&Opened::read(Some(result)));
                 session.modes.chosen = chosen;
+                // What it says from now on is no history.
+                session.state = State::Opening;
                 session.after = Some(After::GoOn);
                 self.ask_for_mode(id, out);
             }

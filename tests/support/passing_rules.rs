@@ -334,7 +334,13 @@ impl Judge {
                         None
                     }
                     Some(_) => Some("comes out of order".to_owned()),
-                    None => Some("was not said by the agent".to_owned()),
+                    None => match self.early.get_mut(&id).and_then(|early| Some((early.iter().position(|t| *t == said)?, early))) {
+                        Some((at, early)) => {
+                            early.remove(at);
+                            None
+                        }
+                        None => Some("was not said by the agent".to_owned()),
+                    },
                 }
             }
             _ => None,

@@ -168,9 +168,13 @@ impl AcpOverAcp {
         if matches!(method, more::SESSION_LOAD | more::SESSION_RESUME)
             && let Some(id) = &named
         {
+            let is_it = |asked: &Asked| {
+                matches!(asked, Asked::Pass(passed) if passed.change == Change::Closed && passed.session.as_ref() == Some(id))
+            };
+            let closes = self.asked.values().any(is_it);
             if let Some(session) = self.sessions.get_mut(id) {
                 let opens = matches!(session.state, State::Opening | State::Loading | State::Returning);
-                if opens || !session.is_settled() {
+                if opens || closes || !session.is_settled() {
                     let error = RpcError::new(
                         codes::INVALID_REQUEST,
                         format!("{method}: the session {id} is open and busy; wait for its answer, or cancel"),
@@ -240,7 +244,7 @@ impl AcpOverAcp {
     }
 
     fn not_opened(&mut self, opening: Opening, error: &RawValue, out: &mut Actions) {
-        self.not_loaded(&opening);
+        self.not_loaded(&opening, out);
         if !self.is_opening() {
             self.early = Early::default();
         }
@@ -252,20 +256,27 @@ impl AcpOverAcp {
     }
 
     /// A session that was open before goes on as it was; another one is not there.
-    fn not_loaded(&mut self, opening: &Opening) {
+    fn not_loaded(&mut self, opening: &Opening, out: &mut Actions) {
         let Some(id) = &opening.session else { return };
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.state == State::Loading) else { return };
+        let held = std::mem::take(&mut session.held);
         match session.before.take() {
             Some(before) => session.state = before,
             None => {
-                self.sessions.remove(id);
+                let queued = self.sessions.remove(id).map(|session| session.queue).unwrap_or_default();
+                for queued in queued {
+                    out.near(super::front::unknown_session(&queued.near, id));
+                }
             }
+        }
+        for line in held {
+            self.near_line(&line, out);
         }
     }
 
     /// The opening of a session whose process died meanwhile.
     pub(super) fn opening_failed(&mut self, opening: Opening, error: &RpcError, out: &mut Actions) {
-        self.not_loaded(&opening);
+        self.not_loaded(&opening, out);
         out.near(jsonrpc::error(&opening.near, error));
     }
 

@@ -207,7 +207,9 @@ impl Judge {
                     let call = text(&params, "/toolCall/toolCallId");
                     match self.sessions.get(&session).and_then(|s| s.calls.get(&call)) {
                         None => self.broken(format!("question {id} is about {call}, which was not announced")),
-                        Some((Status::Final, _)) => self.broken(format!("question {id} is about {call}, which has ended")),
+                        Some((Status::Final, _)) => {
+                            self.broken(format!("question {id} is about {call}, which has ended"))
+                        }
                         Some(_) => {}
                     }
                 }
@@ -260,7 +262,10 @@ impl Judge {
                     }
                     // What was said of a session that did not come to be is of no use.
                     ("session/load" | "session/resume", Err(_)) => {
-                        let again = self.requests.iter().any(|(_, m, s)| matches!(&**m, "session/load" | "session/resume") && *s == session);
+                        let again = self
+                            .requests
+                            .iter()
+                            .any(|(_, m, s)| matches!(&**m, "session/load" | "session/resume") && *s == session);
                         if let Some(known) = self.sessions.get_mut(&session).filter(|_| !again) {
                             known.texts.clear();
                             if known.only_loading {
@@ -288,7 +293,8 @@ impl Judge {
             return;
         };
         let open = session.calls.iter().filter(|(_, (status, _))| *status != Status::Final);
-        let open: Vec<String> = open.map(|(call, _)| format!("call {call} is open when its turn is answered")).collect();
+        let open: Vec<String> =
+            open.map(|(call, _)| format!("call {call} is open when its turn is answered")).collect();
         self.violations.extend(open);
     }
 
@@ -307,15 +313,17 @@ impl Judge {
             None => None,
         };
         let problem = match &*kind {
-            "tool_call" => match session.calls.insert(call.clone(), (status.unwrap_or(Status::Pending), session.turn)) {
-                Some((before, turn)) if before != Status::Final || turn == session.turn => {
-                    Some("is announced twice".to_owned())
+            "tool_call" => {
+                match session.calls.insert(call.clone(), (status.unwrap_or(Status::Pending), session.turn)) {
+                    Some((before, turn)) if before != Status::Final || turn == session.turn => {
+                        Some("is announced twice".to_owned())
+                    }
+                    _ if ["title", "kind", "status"].iter().any(|name| !update[*name].is_string()) => {
+                        Some("is announced without title, kind or status".to_owned())
+                    }
+                    _ => None,
                 }
-                _ if ["title", "kind", "status"].iter().any(|name| !update[*name].is_string()) => {
-                    Some("is announced without title, kind or status".to_owned())
-                }
-                _ => None,
-            },
+            }
             "tool_call_update" => match (session.calls.get_mut(&call).map(|(status, _)| status), status) {
                 (None, _) => Some("is changed and was not announced".to_owned()),
                 (Some(Status::Final), Some(_)) => Some("ends twice".to_owned()),
@@ -334,7 +342,11 @@ impl Judge {
                         None
                     }
                     Some(_) => Some("comes out of order".to_owned()),
-                    None => match self.early.get_mut(&id).and_then(|early| Some((early.iter().position(|t| *t == said)?, early))) {
+                    None => match self
+                        .early
+                        .get_mut(&id)
+                        .and_then(|early| Some((early.iter().position(|t| *t == said)?, early)))
+                    {
                         Some((at, early)) => {
                             early.remove(at);
                             None
@@ -381,7 +393,8 @@ impl Judge {
                 if let Some((method, session)) = process.waiting.remove(&id) {
                     process.initialized |= method == "initialize" && outcome.is_ok();
                     // One that cannot be taken up, or not yet, goes on saying what is not for the editor.
-                    let again = |(m, s): &(String, String)| matches!(&**m, "session/load" | "session/resume") && *s == session;
+                    let again =
+                        |(m, s): &(String, String)| matches!(&**m, "session/load" | "session/resume") && *s == session;
                     if again(&(method, session.clone())) && outcome.is_ok() && !process.waiting.values().any(again) {
                         process.returning.remove(&session);
                     }
@@ -465,6 +478,7 @@ impl Judge {
         {
             // Its history comes again.
             known.calls.clear();
+            process.returning.remove(&session);
         }
         process.waiting.insert(id, (method, session));
         for what in wrong {

@@ -168,9 +168,7 @@ impl AcpOverAcp {
         if matches!(method, more::SESSION_LOAD | more::SESSION_RESUME)
             && let Some(id) = &named
         {
-            let is_it = |asked: &Asked| {
-                matches!(asked, Asked::Pass(passed) if passed.change == Change::Closed && passed.session.as_ref() == Some(id))
-            };
+            let is_it = |asked: &Asked| matches!(asked, Asked::Pass(passed) if passed.change == Change::Closed && passed.session.as_ref() == Some(id));
             let closes = self.asked.values().any(is_it);
             if let Some(session) = self.sessions.get_mut(id) {
                 let opens = matches!(session.state, State::Opening | State::Loading | State::Returning);

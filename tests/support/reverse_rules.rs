@@ -51,6 +51,8 @@ struct Turn {
     block: Option<Streamed>,
     next_index: u64,
     message: Option<String>,
+    /// Those of the calls that subagents made.
+    of_subagents: BTreeSet<String>,
 }
 
 /// What was found wrong so far, and what was seen.
@@ -105,6 +107,24 @@ fn show(line: &[u8]) -> String {
 
 fn text<'a>(value: &'a Value, at: &str) -> &'a str {
     value.pointer(at).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A content block's kind, and what it holds.
+fn block_of(block: &Value) -> Result<(String, String), String> {
+    let kind = text(block, "/type").to_owned();
+    let content = match &*kind {
+        "text" => block["text"].as_str().map(str::to_owned),
+        "thinking" if block["signature"].is_string() => block["thinking"].as_str().map(str::to_owned),
+        "tool_use" if block["input"].is_object() && !text(block, "/name").is_empty() => {
+            Some(block["input"].to_string())
+        }
+        _ => None,
+    };
+    let content = content.ok_or("a block that hosts cannot read")?;
+    if content.is_empty() {
+        return Err("an empty block".into());
+    }
+    Ok((kind, content))
 }
 
 impl Judge {
@@ -402,12 +422,15 @@ impl Judge {
             && message.get("stop_reason").is_some_and(Value::is_null)
             && message.get("stop_sequence").is_some_and(Value::is_null)
             && message["usage"].is_object()
-            && value.get("parent_tool_use_id").is_some_and(Value::is_null);
+            && value.get("parent_tool_use_id").is_some();
         if !whole {
             return Err("an assistant line that hosts cannot read".into());
         }
         let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
         let [block] = blocks else { return Err("not one block".into()) };
+        if let Some(parent) = value["parent_tool_use_id"].as_str() {
+            return self.of_subagent(parent, block, id);
+        }
         let synthetic = message["model"] == "<synthetic>";
         let again = self.messages.contains(&id);
         self.messages.insert(id.clone());
@@ -416,19 +439,7 @@ impl Judge {
             return Err("a message goes on after another".into());
         }
         turn.message = Some(id);
-        let kind = text(block, "/type").to_owned();
-        let content = match &*kind {
-            "text" => block["text"].as_str().map(str::to_owned),
-            "thinking" if block["signature"].is_string() => block["thinking"].as_str().map(str::to_owned),
-            "tool_use" if block["input"].is_object() && !text(block, "/name").is_empty() => {
-                Some(block["input"].to_string())
-            }
-            _ => None,
-        };
-        let content = content.ok_or("a block that hosts cannot read")?;
-        if content.is_empty() {
-            return Err("an empty block".into());
-        }
+        let (kind, content) = block_of(block)?;
         if partial && !synthetic {
             let Some(streamed) = turn.block.as_mut().filter(|b| !b.whole) else {
                 return Err("a block without its events".into());
@@ -453,6 +464,28 @@ impl Judge {
         Ok(())
     }
 
+    /// A line of a subagent: of a call that was shown; a message of its own, and not streamed.
+    fn of_subagent(&mut self, parent: &str, block: &Value, id: String) -> Result<(), String> {
+        if !self.messages.insert(id) {
+            return Err("a message twice".into());
+        }
+        let (kind, _) = block_of(block)?;
+        let call = text(block, "/id").to_owned();
+        let turn = self.turn()?;
+        // It may go on in the background when its call has its result.
+        if !turn.calls.contains_key(parent) {
+            return Err("a subagent of no call".into());
+        }
+        if kind == "tool_use" {
+            if call.is_empty() || turn.calls.insert(call.clone(), false).is_some() {
+                return Err("a call twice".into());
+            }
+            turn.of_subagents.insert(call.clone());
+            self.shown_calls.insert(call);
+        }
+        Ok(())
+    }
+
     fn user(&mut self, value: &Value) -> Result<(), String> {
         if value["isReplay"] == true {
             self.turn()?;
@@ -470,7 +503,15 @@ impl Judge {
             if block.get("content").is_none_or(Value::is_null) || !block["is_error"].is_boolean() {
                 return Err("a result without its members".into());
             }
-            match self.turn()?.calls.get_mut(text(block, "/tool_use_id")) {
+            let turn = self.turn()?;
+            let call = text(block, "/tool_use_id");
+            if value["parent_tool_use_id"].is_string() != turn.of_subagents.contains(call) {
+                return Err("a result that is another's".into());
+            }
+            if turn.streaming && value["parent_tool_use_id"].is_null() {
+                return Err("a result inside of a message".into());
+            }
+            match turn.calls.get_mut(call) {
                 None => return Err("a result of no call".into()),
                 Some(closed) if *closed => return Err("a second result".into()),
                 Some(closed) => *closed = true,
@@ -540,7 +581,7 @@ impl Judge {
             && value["modelUsage"].is_object()
             && value["permission_denials"].is_array()
             && value.get("stop_reason").is_some()
-            && value["terminal_reason"].is_string();
+            && (value["terminal_reason"].is_string() || value["num_turns"] == 0);
         if !members {
             return Err("a result without its members".into());
         }
@@ -567,7 +608,8 @@ impl Judge {
             }
         }
         // A turn that SIGINT ends has ended in order.
-        self.last_failed = failed && !(self.signalled && text(value, "/terminal_reason").starts_with("aborted"));
+        let by_user = text(value, "/errors/0").starts_with("[Request interrupted");
+        self.last_failed = failed && !(self.signalled && by_user);
         let Some(turn) = self.turn.take() else {
             // A start that failed: all prompts, or none, get this one.
             if !failed || self.gave_up {
@@ -629,6 +671,12 @@ impl Judge {
                 if !self.sdk_servers.contains(text(request, "/server_name")) || !request["message"].is_object() {
                     return Err("a message for a server that nobody has".into());
                 }
+            }
+            "elicitation" if self.setting.elicits => {
+                if text(request, "/mcp_server_name").is_empty() || !request["message"].is_string() {
+                    return Err("a question without its members".into());
+                }
+                self.turn()?;
             }
             _ => return Err("a question that hosts do not know".into()),
         }

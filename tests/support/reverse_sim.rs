@@ -13,6 +13,19 @@ use super::sim::Rng;
 
 const SESSION: &str = "s1";
 
+/// The events of which a host may want to be told.
+const HOOKS: [&str; 9] = [
+    "PreToolUse",
+    "PostToolUse",
+    "UserPromptSubmit",
+    "Stop",
+    "PermissionRequest",
+    "SessionStart",
+    "PreCompact",
+    "SubagentStart",
+    "SubagentStop",
+];
+
 #[derive(Debug, Default)]
 struct Host {
     begun: bool,
@@ -109,6 +122,9 @@ impl Simulation {
             states: word(rng, &["none", "marked", "plain"]),
             modern: rng.chance(70),
             forget: rng.chance(10),
+            may_bypass: rng.chance(50),
+            elicits: rng.chance(30),
+            effort: rng.chance(15).then(|| word(rng, &["low", "max", "disabled"])),
             ..Setting::default()
         };
         if rng.chance(25) {
@@ -145,7 +161,7 @@ impl Simulation {
             "profile": s.profile, "resume": s.resume, "partial": s.partial, "replay": s.replay, "asks_host": s.asks_host,
             "mode": s.mode, "allow": s.allow, "deny": s.deny, "mcp_servers": s.mcp_servers, "max_turns": s.max_turns,
             "max_budget_usd": s.max_budget_usd, "json_schema": s.json_schema, "states": s.states, "modern": s.modern,
-            "forget": s.forget } })
+            "forget": s.forget, "may_bypass": s.may_bypass, "elicits": s.elicits, "effort": s.effort } })
         .to_string()
     }
 
@@ -174,7 +190,10 @@ impl Simulation {
                         self.host.asks.remove(&id);
                         self.host.old.push(id);
                     }
-                    Some("assistant") if value["message"]["model"] != "<synthetic>" => {
+                    // What subagents say is no part of the answer.
+                    Some("assistant")
+                        if value["message"]["model"] != "<synthetic>" && value["parent_tool_use_id"].is_null() =>
+                    {
                         let text = value.pointer("/message/content/0/text").and_then(Value::as_str);
                         self.shown.push_str(text.unwrap_or_default());
                     }
@@ -214,11 +233,7 @@ impl Simulation {
         let mut request = json!({ "subtype": "initialize" });
         if self.rng.chance(35) {
             let mut hooks = json!({});
-            for (at, event) in
-                ["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PermissionRequest", "SessionStart"]
-                    .into_iter()
-                    .enumerate()
-            {
+            for (at, event) in HOOKS.into_iter().enumerate() {
                 if self.rng.chance(40) {
                     hooks[event] =
                         json!([{ "matcher": null, "hookCallbackIds": [format!("hook_{at}")], "timeout": 5 }]);
@@ -228,6 +243,9 @@ impl Simulation {
         }
         if self.rng.chance(15) {
             request["sdkMcpServers"] = json!(["calc"]);
+        }
+        if self.rng.chance(20) {
+            request["forwardSubagentText"] = json!(true);
         }
         if self.rng.chance(10) {
             request["disallowedTools"] = json!(["WebFetch"]);
@@ -247,8 +265,14 @@ impl Simulation {
         };
         let mut value = json!({ "type": "user", "message": { "role": "user", "content": content }, "session_id": "",
             "parent_tool_use_id": null, "uuid": uuid });
-        if self.rng.chance(5) {
-            value["priority"] = json!("now");
+        match self.rng.below(20) {
+            0..=1 => value["priority"] = json!("now"),
+            2..=3 => value["priority"] = json!("later"),
+            4 => value["priority"] = json!("next"),
+            _ => {}
+        }
+        if self.rng.chance(8) {
+            value["shouldQuery"] = json!(false);
         }
         self.host_says(&value);
     }
@@ -262,7 +286,13 @@ impl Simulation {
             Some("mcp_message") => {
                 json!({ "mcp_response": { "jsonrpc": "2.0", "id": request["message"]["id"], "result": {} } })
             }
-            Some("hook_callback") => match self.rng.below(8) {
+            Some("elicitation") => match self.rng.below(4) {
+                0 => json!({ "action": "accept", "content": { "colour": "r" } }),
+                1 => json!({ "action": "cancel" }),
+                2 => json!({}),
+                _ => json!({ "action": "decline" }),
+            },
+            Some("hook_callback") => match self.rng.below(9) {
                 0 => {
                     json!({ "hookSpecificOutput": { "permissionDecision": "deny", "permissionDecisionReason": "no" } })
                 }
@@ -271,6 +301,7 @@ impl Simulation {
                 3 => json!({ "decision": "block", "reason": "more" }),
                 4 => json!({ "continue": false, "stopReason": "enough" }),
                 5 => json!("nonsense"),
+                6 => json!({ "hookSpecificOutput": { "additionalContext": "by the way" } }),
                 _ => json!({}),
             },
             _ => match self.rng.below(10) {
@@ -317,6 +348,12 @@ impl Simulation {
                 let uuid = format!("99999999-9999-4999-8999-{:012}", self.host.prompts);
                 self.control(&json!({ "subtype": "cancel_async_message", "message_uuid": uuid }));
             }
+            17 => {
+                let tokens = *self.rng.pick(&[0_u64, 2000, 40_000]).unwrap_or(&0);
+                self.control(&json!({ "subtype": "set_max_thinking_tokens", "max_thinking_tokens": tokens }));
+            }
+            18 => self.control(&json!({ "subtype": "apply_flag_settings", "settings": { "effortLevel": "high",
+                "permissions": { "deny": ["WebFetch"] } } })),
             14 => self.feed(Input::Host(b"not json".to_vec())),
             15 => self.host_says(&json!({ "type": "keep_alive" })),
             16 if self.rng.chance(25) => self.feed(Input::HostClosed),
@@ -405,6 +442,11 @@ impl Simulation {
                     result["modes"] = json!({ "availableModes": [{ "id": "default", "name": "Default" },
                         { "id": "plan", "name": "Plan" }], "currentModeId": "plan" });
                 }
+                if self.rng.chance(25) {
+                    result["configOptions"] = json!([{ "id": "effort", "category": "thought_level", "type": "select",
+                        "name": "Effort", "currentValue": "low", "options": [{ "value": "low", "name": "Low" },
+                        { "value": "high", "name": "High" }] }]);
+                }
                 self.answer(&id, result);
             }
             "session/prompt" => {
@@ -443,6 +485,12 @@ impl Simulation {
             _ => json!({ "kind": "execute", "title": command, "rawInput": { "command": command } }),
         };
         let mut update = update;
+        if let Some(parent) = self.rng.pick(&self.agent.calls).cloned()
+            && self.rng.chance(15)
+        {
+            // Its own id is among them: an agent that is wrong about it.
+            update["_meta"] = json!({ "parentToolCallId": parent });
+        }
         update["sessionUpdate"] = json!("tool_call");
         update["toolCallId"] = json!(id);
         update["status"] = json!(status);
@@ -472,7 +520,16 @@ impl Simulation {
         self.agent.next_id += 1;
         let id = self.agent.next_id;
         let questions = json!([{ "question": "Pick?", "options": [{ "label": "A" }] }]);
-        let (method, params) = match self.rng.below(5) {
+        let schema = json!({ "type": "object", "required": ["colour"], "properties": { "colour": { "type": "string",
+            "oneOf": [{ "const": "r", "title": "Red" }, { "const": "b", "title": "Blue" }] } } });
+        let (method, params) = match self.rng.below(8) {
+            5 => ("elicitation/create", json!({ "mode": "form", "message": "Pick?", "requestedSchema": schema })),
+            6 => (
+                "elicitation/create",
+                json!({ "mode": "form", "message": "Name?", "requestedSchema": { "type": "object",
+                "properties": { "name": { "type": "string" } }, "required": ["name"] } }),
+            ),
+            7 => ("elicitation/create", json!({ "mode": "url", "message": "Go", "url": "https://example.com" })),
             0 => ("_x.ai/ask_user_question", json!({ "toolCallId": format!("q{id}"), "questions": questions })),
             1 => ("_x.ai/exit_plan_mode", json!({ "toolCallId": format!("q{id}"), "planContent": "# Plan" })),
             2 => ("fs/read_text_file", json!({ "path": "/w/a" })),
@@ -541,6 +598,21 @@ impl Simulation {
                 "availableCommands": [{ "name": format!("c{}", self.agent.next_call), "description": "y" }] }),
                 );
             }
+            6 => {
+                let mode = *self.rng.pick(&["default", "plan", "yolo", "odd"]).unwrap_or(&"odd");
+                return self.update(SESSION, json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode }));
+            }
+            7 => {
+                let words = ["in_progress", "completed", "failed", "cancelled"];
+                let status = *self.rng.pick(&words).unwrap_or(&"completed");
+                return self.update(
+                    SESSION,
+                    json!({ "sessionUpdate": "compaction_update", "compactionId": "c", "status": status }),
+                );
+            }
+            8 => {
+                return self.update(SESSION, json!({ "sessionUpdate": "notice", "severity": "info", "title": "slow" }));
+            }
             4 if self.rng.chance(30) => return self.text(),
             5 if self.rng.chance(30) => return self.own_request(),
             _ => {}
@@ -571,6 +643,20 @@ impl Simulation {
                         SESSION,
                         json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "status": status,
                         "content": [{ "type": "content", "content": { "type": "text", "text": "out" } }] }),
+                    );
+                }
+            }
+            18 => {
+                // What a subagent says; of a call that nobody knows it is the answer's.
+                if let Some(parent) = self.rng.pick(&self.agent.calls).cloned() {
+                    self.update(
+                        SESSION,
+                        json!({ "sessionUpdate": "tool_call", "toolCallId": parent, "kind": "think", "title": "Task" }),
+                    );
+                    self.update(
+                        SESSION,
+                        json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "sub" },
+                        "_meta": { "parentToolCallId": parent } }),
                     );
                 }
             }

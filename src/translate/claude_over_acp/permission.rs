@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
 use super::choices::{ChoiceOf, as_list, by, choice_of};
+use super::elicit;
 use super::host::{About, HostAsk, NOBODY, parsed};
-use super::open::members;
 use super::render::{self, ToolUse};
 use super::turn::Turn;
 use crate::translate::rules::{Decision, PermissionMode, Rejected, STARTUP, read_updates};
@@ -25,6 +25,8 @@ use crate::wire::text::{Raw, boolean, items, read, text};
 pub(super) struct Questions {
     pub(super) open: Vec<Question>,
     pub(super) count: u64,
+    /// It was said that calls which are not asked about cannot be denied.
+    told: bool,
 }
 
 #[derive(Debug)]
@@ -149,6 +151,22 @@ impl ClaudeOverAcp {
     fn asked_use(&self, number: u64) -> Option<ToolUse> {
         let question = self.question(number)?;
         question.uses.get(question.at).cloned()
+    }
+
+    /// Calls that run without a question: a rule that denies one comes to nothing, which is said once.
+    pub(super) fn never_asked(&mut self, uses: &[ToolUse], out: &mut Actions) {
+        if self.questions.told {
+            return;
+        }
+        let denied = uses.iter().find_map(|one| {
+            let verdict = self.rules.decide(&one.name, &one.input, &self.set.cwd)?;
+            (verdict.decision == Decision::Deny).then(|| format!("{} (rule {})", one.name, verdict.rule))
+        });
+        if let Some(denied) = denied {
+            self.questions.told = true;
+            let title = &self.set.profile.title;
+            out.push(Action::Warn(format!("Warning: {title} does not ask before {denied}: it cannot be denied")));
+        }
     }
 
     /// A call as it is known now, under the ids that the host has seen.
@@ -320,6 +338,9 @@ impl ClaudeOverAcp {
             Ok(answer) => answer,
             Err(why) => return self.refuse(number, &why, &Why::Nobody, out),
         };
+        if self.question(number).is_some_and(|q| matches!(q.choice, Some(ChoiceOf::Elicitation))) {
+            return self.elicitation_answered(number, &answer, out);
+        }
         let allows = match (text(answer.behavior).as_deref(), boolean(answer.allow)) {
             (Some("allow"), _) | (None, Some(true)) => true,
             (Some("deny"), _) | (None, Some(false)) => false,
@@ -371,11 +392,18 @@ impl ClaudeOverAcp {
         for rejected in applied.rejected {
             out.push(Action::Warn(format!("Warning: {rejected}")));
         }
-        if let Some(mode) = applied.mode.filter(|mode| *mode != self.mode) {
+        let wanted = applied.mode.filter(|mode| *mode != self.told_mode());
+        if let Some(mode) = wanted.filter(|mode| self.may_be(*mode)) {
             let before = std::mem::replace(&mut self.mode, mode);
-            let word = super::word(self.mode);
-            self.system("status", members([("status", Value::Null), ("permissionMode", word.into())]), out);
+            self.agent.own_mode = None;
+            self.agent.mode_before_plan = None;
+            self.tell_mode(out);
             self.set_agent_mode(None, before, out);
+        } else if wanted.is_some() {
+            out.push(Action::Warn(
+                "Warning: bypassPermissions is not set: the session was not launched with --dangerously-skip-permissions"
+                    .into(),
+            ));
         }
     }
 
@@ -512,6 +540,11 @@ impl Question {
             (Some(ChoiceOf::CodeBuddy { questions }), End::Answers(answers)) => {
                 jsonrpc::response(&self.id, &json!({"outcome": "submitted", "answers": by(questions, "id", answers)}))
             }
+            (Some(ChoiceOf::Form { .. }), End::Answers(content)) => elicit::answer(&self.id, "accept", Some(content)),
+            (Some(ChoiceOf::Form { .. } | ChoiceOf::Elicitation), End::Refused(_)) => {
+                elicit::answer(&self.id, "decline", None)
+            }
+            (Some(ChoiceOf::Form { .. } | ChoiceOf::Elicitation), _) => elicit::answer(&self.id, "cancel", None),
             (Some(ChoiceOf::CodeBuddy { .. }), _) => jsonrpc::response(&self.id, &json!({"outcome": "declined"})),
             (Some(ChoiceOf::Meta { questions }), End::Answers(answers)) => match self.of_kind("allow_once") {
                 Some(submit) => {
@@ -547,6 +580,10 @@ impl Question {
 /// Keeps why a call did not run, and lists it for the result.
 fn refused(turn: &mut Option<Turn>, question: &Question, why: &str) {
     let Some(turn) = turn else { return };
+    if matches!(question.choice, Some(ChoiceOf::Elicitation)) {
+        // No call is meant.
+        return;
+    }
     turn.refused = true;
     let tracked = turn.tracked(&question.call);
     tracked.refusal = Some(why.to_owned());

@@ -1,0 +1,241 @@
+//! Forms that the agent wants the user to fill in, and addresses to open (`elicitation/create`).
+//!
+//! Keeps: a host that answers `elicitation` is asked so; another one is asked `AskUserQuestion` if the form is a choice, and what
+//! it cannot be asked is declined; nothing is filled in for the user.
+
+use serde_json::{Map, Value, json};
+
+use super::ClaudeOverAcp;
+use super::choices::ChoiceOf;
+use super::host::{About, NOBODY};
+use super::permission::{Question, Why};
+use crate::translate::{Action, Actions};
+use crate::wire::jsonrpc::{self, Id, RpcError};
+use crate::wire::stream_json_agent::HostAnswer;
+use crate::wire::text::{Raw, read, text};
+
+/// One member of a form that is a choice.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Field {
+    name: String,
+    /// What the host's answer names it by.
+    question: String,
+    /// What is shown, what is sent, and what explains it.
+    values: Vec<(String, Value, String)>,
+    many: bool,
+    required: bool,
+    /// The member for an answer that is none of the choices.
+    custom: Option<String>,
+}
+
+impl ClaudeOverAcp {
+    /// `elicitation/create`.
+    pub(super) fn elicitation_asked(&mut self, id: Id, params: Raw<'_>, out: &mut Actions) {
+        let params: Value = read(params).unwrap_or_default();
+        let string = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mode = string("mode");
+        let (direct, fields) = match (&*mode, self.set.options.elicits) {
+            ("form" | "url", true) => (true, None),
+            ("form", false) if self.set.options.asks_host => (false, fields(&params)),
+            ("form", false) => (false, None),
+            _ => {
+                // Not announced: an agent may not ask so.
+                let said = format!("elicitation/create: the mode {mode:?} is not served");
+                out.far(jsonrpc::error(&id, &RpcError::invalid_params(said)));
+                return;
+            }
+        };
+        self.questions.count += 1;
+        let number = self.questions.count;
+        let call = Some(string("toolCallId")).filter(|c| !c.is_empty()).unwrap_or_else(|| format!("question_{number}"));
+        let choice = match &fields {
+            Some(fields) => ChoiceOf::Form { fields: fields.clone() },
+            None => ChoiceOf::Elicitation,
+        };
+        self.questions.open.push(Question {
+            number,
+            id,
+            call,
+            uses: Vec::new(),
+            at: 0,
+            options: Vec::new(),
+            choice: Some(choice),
+            hook_asks: None,
+        });
+        match &self.turn {
+            None => {
+                return self.refuse(number, "the question came outside of a turn; nobody was asked", &Why::Nobody, out);
+            }
+            Some(turn) if turn.interrupted || turn.stopping.is_some() => return self.answer_cancelled(number, out),
+            Some(_) => {}
+        }
+        if fields.is_some() {
+            return self.ask_choice(number, out);
+        }
+        if !direct {
+            let title = &self.set.profile.title;
+            out.push(Action::Warn(format!(
+                "Warning: {title} asks for a form that this host cannot show; it is declined"
+            )));
+            return self.refuse(number, "the host cannot show this form", &Why::Nobody, out);
+        }
+        if self.host.closed {
+            return self.refuse(number, NOBODY, &Why::Nobody, out);
+        }
+        let mut request = json!({
+            "subtype": "elicitation", "mcp_server_name": self.set.profile.name, "message": string("message"), "mode": mode,
+        });
+        for (member, own) in
+            [("requested_schema", "requestedSchema"), ("url", "url"), ("elicitation_id", "elicitationId")]
+        {
+            if let Some(value) = params.get(own) {
+                request[member] = value.clone();
+            }
+        }
+        self.state("requires_action", out);
+        self.ask_host(About::Permission(number), &request, out);
+    }
+
+    /// The host answered `elicitation`.
+    pub(super) fn elicitation_answered(&mut self, number: u64, answer: &HostAnswer<'_>, out: &mut Actions) {
+        let Some(at) = self.questions.open.iter().position(|q| q.number == number) else { return };
+        let question = self.questions.open.remove(at);
+        let mut result = json!({"action": "decline"});
+        if let Some(action @ ("accept" | "cancel")) = text(answer.action).as_deref() {
+            result["action"] = action.into();
+        }
+        if let (true, Some(content)) = (result["action"] == "accept", read::<Value>(answer.content)) {
+            result["content"] = content;
+        }
+        out.far(jsonrpc::response(&question.id, &result));
+    }
+
+    /// `elicitation/complete`: what was to be done at an address is done.
+    pub(super) fn elicitation_complete(&mut self, params: Raw<'_>, out: &mut Actions) {
+        let params: Value = read(params).unwrap_or_default();
+        let Some(id) = params.get("elicitationId").filter(|_| self.set.options.elicits) else { return };
+        let server = self.set.profile.name.as_str().into();
+        let members = super::open::members([("mcp_server_name", server), ("elicitation_id", id.clone())]);
+        self.system("elicitation_complete", members, out);
+    }
+
+    /// A question without a call of the agent's was shown as one: it gets its result.
+    pub(super) fn close_own_call(&mut self, number: u64, call: &str, answers: &Map<String, Value>, out: &mut Actions) {
+        if call != format!("question_{number}") {
+            return;
+        }
+        let Some(turn) = &mut self.turn else { return };
+        let tracked = turn.tracked(call);
+        if std::mem::replace(&mut tracked.closed, true) {
+            return;
+        }
+        let uses = tracked.uses.clone();
+        let content = format!("The user answered: {}", Value::Object(answers.clone()));
+        self.give_result(&uses, content, out);
+    }
+}
+
+/// The choices of a form; `None`: it is more than choices.
+fn fields(params: &Value) -> Option<Vec<Field>> {
+    let schema = params.get("requestedSchema")?;
+    let message = params.get("message").and_then(Value::as_str).unwrap_or_default();
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema.get("properties")?.as_object()?;
+    let mut fields: Vec<Field> = Vec::new();
+    for (name, property) in properties {
+        let required = required.contains(&name.as_str());
+        if let Some(last) = fields.last_mut().filter(|last| *name == format!("{}_custom", last.name)) {
+            last.custom = Some(name.clone());
+            continue;
+        }
+        match values(property) {
+            Some((values, many)) => {
+                let label = ["title", "description"].iter().find_map(|key| property.get(key)?.as_str());
+                let question = label.unwrap_or(name).to_owned();
+                fields.push(Field { name: name.clone(), question, values, many, required, custom: None });
+            }
+            None if required => return None,
+            None => {}
+        }
+    }
+    if let ([one], false) = (&mut *fields, message.is_empty()) {
+        message.clone_into(&mut one.question);
+    }
+    (!fields.is_empty()).then_some(fields)
+}
+
+/// The values of a member that is a choice, and whether there may be several.
+fn values(property: &Value) -> Option<(Vec<(String, Value, String)>, bool)> {
+    let string = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let listed = |of: &Value| -> Option<Vec<(String, Value, String)>> {
+        if let Some(list) = of.get("enum").and_then(Value::as_array) {
+            return list.iter().map(|v| Some((v.as_str()?.to_owned(), v.clone(), String::new()))).collect();
+        }
+        let list = of.get("oneOf").or_else(|| of.get("anyOf"))?.as_array()?;
+        let one = |v: &Value| {
+            let value = v.get("const")?.clone();
+            let label =
+                Some(string(v, "title")).filter(|t| !t.is_empty()).or_else(|| value.as_str().map(Into::into))?;
+            Some((label, value, string(v, "description")))
+        };
+        list.iter().map(one).collect()
+    };
+    match property.get("type").and_then(Value::as_str)? {
+        "string" => Some((listed(property)?, false)),
+        "array" => Some((listed(property.get("items")?)?, true)),
+        "boolean" => {
+            let yes = ("Yes".to_owned(), true.into(), String::new());
+            Some((vec![yes, ("No".to_owned(), false.into(), String::new())], false))
+        }
+        _ => None,
+    }
+}
+
+/// The form as `AskUserQuestion`'s questions.
+pub(super) fn as_questions(fields: &[Field]) -> Value {
+    let question = |field: &Field| {
+        let options: Vec<Value> =
+            field.values.iter().map(|(label, _, why)| json!({"label": label, "description": why})).collect();
+        json!({"question": field.question, "header": "Question", "options": options, "multiSelect": field.many})
+    };
+    Value::Array(fields.iter().map(question).collect())
+}
+
+/// The form's content for the host's answers; `None`: something is missing, or is none of the choices.
+pub(super) fn as_content(fields: &[Field], answers: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let mut content = Map::new();
+    for field in fields {
+        let Some(answer) = answers.get(&field.question) else {
+            if field.required {
+                return None;
+            }
+            continue;
+        };
+        let value =
+            |said: &str| field.values.iter().find(|(label, ..)| label == said).map(|(_, value, _)| value.clone());
+        let said: Vec<&str> = match answer {
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+            Value::String(one) if field.many && value(one).is_none() => one.split(", ").collect(),
+            Value::String(one) => vec![one],
+            _ => return None,
+        };
+        let known: Option<Vec<Value>> = said.iter().map(|s| value(s)).collect();
+        match (known, &field.custom) {
+            (Some(known), _) if field.many => content.insert(field.name.clone(), Value::Array(known)),
+            (Some(mut known), _) if known.len() == 1 => content.insert(field.name.clone(), known.remove(0)),
+            (None, Some(custom)) => content.insert(custom.clone(), said.join(", ").into()),
+            _ => return None,
+        };
+    }
+    Some(content)
+}
+
+/// The answer to the agent.
+pub(super) fn answer(id: &Id, action: &str, content: Option<&Map<String, Value>>) -> Vec<u8> {
+    let mut result = json!({"action": action});
+    if let Some(content) = content {
+        result["content"] = Value::Object(content.clone());
+    }
+    jsonrpc::response(id, &result)
+}

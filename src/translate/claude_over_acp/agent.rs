@@ -17,11 +17,9 @@ use super::{ClaudeOverAcp, host};
 use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions, ChunkKind, FarExit, StartFailure, Timer};
 use crate::wire::acp::methods;
-use crate::wire::acp_client::{
-    Block, Cost, Named, Prompted, SessionParams, Update, Usage as AcpUsage, methods as more,
-};
+use crate::wire::acp_client::{Block, Cost, Named, Prompted, SessionParams, Update, methods as more};
 use crate::wire::jsonrpc::{self, ErrorObject, Id, Message, RpcError};
-use crate::wire::stream_json_agent::{self as say, Usage};
+use crate::wire::stream_json_agent as say;
 use crate::wire::text::{Raw, float, items, read, text, uint};
 
 /// Updates that may come before the agent has said which session they belong to (quirk 43).
@@ -428,22 +426,6 @@ impl ClaudeOverAcp {
         }
     }
 
-    /// Tokens in the answer to a prompt (quirk 41: four places).
-    fn count(&mut self, result: &Prompted<'_>) {
-        let usage = usage(result.usage).or_else(|| meta_usage(result.meta));
-        if let (Some(usage), Some(turn)) = (usage, &mut self.turn) {
-            turn.usage = Some(usage);
-        }
-    }
-
-    /// Tokens in a chunk's `_meta` (quirk 31): one model call's, so they add up.
-    fn harvest(&mut self, meta: Raw<'_>) {
-        // A subagent's are not the answer's.
-        if let Some(more) = meta_usage(meta).filter(|_| parent_of(meta).is_none()) {
-            self.count_message(more);
-        }
-    }
-
     /// What came before the session's id was known.
     pub(super) fn early_updates(&mut self, out: &mut Actions) {
         for line in std::mem::take(&mut self.agent.early) {
@@ -561,32 +543,6 @@ fn is_answer(line: &[u8]) -> bool {
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(line).unwrap_or_default();
     let whole = members.get("jsonrpc").is_some_and(|v| v.get() == "\"2.0\"");
     whole && (members.contains_key("result") || members.contains_key("error"))
-}
-
-/// ACP's counts.
-fn usage(raw: Raw<'_>) -> Option<Usage> {
-    let counts = AcpUsage::read(raw);
-    let input = uint(counts.input_tokens)?;
-    let cached = uint(counts.cached_read_tokens).unwrap_or_default();
-    let written = uint(counts.cached_write_tokens).unwrap_or_default();
-    Some(Usage {
-        input_tokens: input.saturating_sub(cached + written),
-        output_tokens: uint(counts.output_tokens).unwrap_or_default(),
-        cache_read_input_tokens: cached,
-        cache_creation_input_tokens: written,
-    })
-}
-
-/// Counts in `_meta`: Qwen's and Grok's `usage`, Gemini's `quota`.
-fn meta_usage(meta: Raw<'_>) -> Option<Usage> {
-    let meta: Value = serde_json::from_str(meta?.get()).ok()?;
-    if let Some(own) = meta.get("usage") {
-        let raw = serde_json::value::to_raw_value(own).ok()?;
-        return usage(Some(&raw));
-    }
-    let quota = meta.pointer("/quota/token_count")?;
-    let number = |name: &str| quota.get(name).and_then(Value::as_u64).unwrap_or_default();
-    Some(Usage { input_tokens: number("input_tokens"), output_tokens: number("output_tokens"), ..Usage::default() })
 }
 
 /// ACP's commands as Claude's.

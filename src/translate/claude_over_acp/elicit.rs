@@ -3,12 +3,15 @@
 //! Keeps: a host that answers `elicitation` is asked so; another one is asked `AskUserQuestion` if the form is a choice, and what
 //! it cannot be asked is declined; nothing is filled in for the user.
 
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
 use super::choices::ChoiceOf;
 use super::host::{About, NOBODY};
-use super::permission::{Question, Why};
+use super::permission::Why;
+use super::question::Question;
 use crate::translate::{Action, Actions};
 use crate::wire::jsonrpc::{self, Id, RpcError};
 use crate::wire::stream_json_agent::HostAnswer;
@@ -31,12 +34,13 @@ pub(super) struct Field {
 impl ClaudeOverAcp {
     /// `elicitation/create`.
     pub(super) fn elicitation_asked(&mut self, id: Id, params: Raw<'_>, out: &mut Actions) {
+        let order = order(params);
         let params: Value = read(params).unwrap_or_default();
         let string = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let mode = string("mode");
         let (direct, fields) = match (&*mode, self.set.options.elicits) {
             ("form" | "url", true) => (true, None),
-            ("form", false) if self.set.options.asks_host => (false, fields(&params)),
+            ("form", false) if self.set.options.asks_host => (false, fields(&params, &order)),
             ("form", false) => (false, None),
             _ => {
                 // Not announced: an agent may not ask so.
@@ -92,6 +96,9 @@ impl ClaudeOverAcp {
                 request[member] = value.clone();
             }
         }
+        if !order.is_empty() {
+            request["property_order"] = json!(order);
+        }
         self.state("requires_action", out);
         self.ask_host(About::Permission(number), &request, out);
     }
@@ -135,18 +142,54 @@ impl ClaudeOverAcp {
     }
 }
 
+/// The names of a form's members, in the agent's order: it is what a person sees.
+fn order(params: Raw<'_>) -> Vec<String> {
+    struct Keys(Vec<String>);
+    impl<'de> Deserialize<'de> for Keys {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Members;
+            impl<'de> Visitor<'de> for Members {
+                type Value = Vec<String>;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<String>, A::Error> {
+                    let mut keys = Vec::new();
+                    while let Some((key, _)) = map.next_entry::<String, IgnoredAny>()? {
+                        keys.push(key);
+                    }
+                    Ok(keys)
+                }
+            }
+            deserializer.deserialize_map(Members).map(Keys)
+        }
+    }
+    #[derive(Deserialize)]
+    struct Schema {
+        properties: Keys,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        requested_schema: Schema,
+    }
+    params
+        .and_then(|raw| serde_json::from_str::<Params>(raw.get()).ok())
+        .map_or_else(Vec::new, |p| p.requested_schema.properties.0)
+}
+
 /// The choices of a form; `None`: it is more than choices.
-fn fields(params: &Value) -> Option<Vec<Field>> {
+fn fields(params: &Value, order: &[String]) -> Option<Vec<Field>> {
     let schema = params.get("requestedSchema")?;
     let message = params.get("message").and_then(Value::as_str).unwrap_or_default();
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let properties = schema.get("properties")?.as_object()?;
     let mut fields: Vec<Field> = Vec::new();
-    for (name, property) in properties {
+    for (name, property) in order.iter().filter_map(|name| properties.get_key_value(name)) {
         let required = required.contains(&name.as_str());
-        if let Some(last) = fields.last_mut().filter(|last| *name == format!("{}_custom", last.name)) {
-            last.custom = Some(name.clone());
+        if let Some(field) = fields.iter_mut().find(|field| *name == format!("{}_custom", field.name)) {
+            field.custom = Some(name.clone());
             continue;
         }
         match values(property) {

@@ -158,7 +158,7 @@ impl ClaudeOverAcp {
             "uuid": self.uuid(),
         });
         if let (None, Some(members)) = (verdict.terminal_reason, line.as_object_mut()) {
-            members.shift_remove("terminal_reason");
+            members.remove("terminal_reason");
         }
         if let Some(status) = verdict.api_error_status {
             line["api_error_status"] = status.into();

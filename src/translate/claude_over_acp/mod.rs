@@ -13,10 +13,12 @@
 //! | `setting` | modes, models and options |
 //! | `turn` | the queue and the turn |
 //! | `finish` | its end and its `result` |
+//! | `shown` | its calls as the host sees them |
+//! | `usage` | tokens |
 //! | `stream` | text and thoughts as messages and stream events |
 //! | `subagent` | what the agent's subagents do |
 //! | `calls`, `render` | what is known of a call, and how Claude would have said it |
-//! | `permission` | who decides about a call |
+//! | `permission`, `question` | who decides about a call, and how the agent is told |
 //! | `choices` | questions with choices that an agent asks in its own way |
 //! | `elicit` | forms that an agent wants filled in |
 //! | `notices` | compactions and notices |
@@ -34,13 +36,16 @@ pub mod host;
 mod notices;
 mod open;
 mod permission;
+mod question;
 mod relay;
 pub mod render;
 mod schema;
 mod setting;
+mod shown;
 mod stream;
 mod subagent;
 mod turn;
+mod usage;
 
 pub use setting::Effort;
 

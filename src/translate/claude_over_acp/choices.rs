@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
-use super::elicit::{Field, as_content, as_questions};
+use super::elicit::{Field, as_content};
 use super::host::{About, NOBODY, parsed};
 use super::permission::Why;
 use super::question::{Choice, End, Question};
@@ -31,7 +31,7 @@ pub(super) enum ChoiceOf {
     /// Grok's plan, to be approved (quirk 11).
     GrokPlan { plan: String },
     /// `elicitation/create`: a form of choices.
-    Form { fields: Vec<Field> },
+    Form { fields: Vec<Field>, questions: Value },
     /// `elicitation/create`, as the host itself answers it.
     Elicitation,
 }
@@ -90,7 +90,7 @@ impl ClaudeOverAcp {
             Some(ChoiceOf::Meta { questions } | ChoiceOf::Grok { questions } | ChoiceOf::CodeBuddy { questions }) => {
                 ("AskUserQuestion", "questions", as_claude_asks(questions))
             }
-            Some(ChoiceOf::Form { fields }) => ("AskUserQuestion", "questions", as_questions(fields)),
+            Some(ChoiceOf::Form { questions, .. }) => ("AskUserQuestion", "questions", questions.clone()),
             Some(ChoiceOf::GrokPlan { plan }) => ("ExitPlanMode", "plan", plan.as_str().into()),
             Some(ChoiceOf::Elicitation) | None => return,
         };
@@ -154,7 +154,7 @@ impl ClaudeOverAcp {
                 self.questions.open.remove(at).end(&End::Option(&option), out);
             }
             Some(ChoiceOf::GrokPlan { .. }) => self.questions.open.remove(at).end(&End::Answers(&answers), out),
-            Some(ChoiceOf::Form { fields }) => match as_content(fields, &answers) {
+            Some(ChoiceOf::Form { fields, .. }) => match as_content(fields, &answers) {
                 Some(content) => {
                     let question = self.questions.open.remove(at);
                     question.end(&End::Answers(&content), out);

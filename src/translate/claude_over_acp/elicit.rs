@@ -17,14 +17,16 @@ use crate::wire::jsonrpc::{self, Id, RpcError};
 use crate::wire::stream_json_agent::HostAnswer;
 use crate::wire::text::{Raw, read, text};
 
+/// What is shown, what is sent, and what explains it.
+type Choice = (String, Value, String);
+
 /// One member of a form that is a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     name: String,
     /// What the host's answer names it by.
     question: String,
-    /// What is shown, what is sent, and what explains it.
-    values: Vec<(String, Value, String)>,
+    values: Vec<Choice>,
     many: bool,
     required: bool,
     /// The member for an answer that is none of the choices.
@@ -38,10 +40,15 @@ impl ClaudeOverAcp {
         let params: Value = read(params).unwrap_or_default();
         let string = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let mode = string("mode");
-        let (direct, fields) = match (&*mode, self.set.options.elicits) {
-            ("form" | "url", true) => (true, None),
-            ("form", false) if self.set.options.asks_host => (false, fields(&params, &order)),
-            ("form", false) => (false, None),
+        // The agent's own question is one toward the host, however it is asked (Kimi, Claude); hosts that answer questions may
+        // not answer forms.
+        let questions = self.questions_of(&string("toolCallId"));
+        let by_tool = self.set.options.asks_host && !self.denies("AskUserQuestion");
+        let elicits = self.set.options.elicits;
+        let (direct, fields) = match &*mode {
+            "form" if by_tool && (questions.is_some() || !elicits) => (elicits, fields(&params, &order)),
+            "form" | "url" if elicits => (true, None),
+            "form" => (false, None),
             _ => {
                 // Not announced: an agent may not ask so.
                 let said = format!("elicitation/create: the mode {mode:?} is not served");
@@ -52,10 +59,8 @@ impl ClaudeOverAcp {
         self.questions.count += 1;
         let number = self.questions.count;
         let call = Some(string("toolCallId")).filter(|c| !c.is_empty()).unwrap_or_else(|| format!("question_{number}"));
-        let choice = match &fields {
-            Some(fields) => ChoiceOf::Form { fields: fields.clone() },
-            None => ChoiceOf::Elicitation,
-        };
+        let asked = fields.is_some();
+        let choice = fields.map_or(ChoiceOf::Elicitation, |fields| as_asked(fields, questions));
         self.questions.open.push(Question {
             number,
             id,
@@ -73,7 +78,7 @@ impl ClaudeOverAcp {
             Some(turn) if turn.interrupted || turn.stopping.is_some() => return self.answer_cancelled(number, out),
             Some(_) => {}
         }
-        if fields.is_some() {
+        if asked {
             return self.ask_choice(number, out);
         }
         if !direct {
@@ -101,6 +106,13 @@ impl ClaudeOverAcp {
         }
         self.state("requires_action", out);
         self.ask_host(About::Permission(number), &request, out);
+    }
+
+    /// The questions of a call that asks some.
+    fn questions_of(&self, call: &str) -> Option<Value> {
+        let tracked = self.turn.as_ref()?.calls.iter().find(|t| t.call.id == call)?;
+        let shown = tracked.uses.first().filter(|one| one.name == "AskUserQuestion")?;
+        shown.input.get("questions").cloned()
     }
 
     /// The host answered `elicitation`.
@@ -209,9 +221,9 @@ fn fields(params: &Value, order: &[String]) -> Option<Vec<Field>> {
 }
 
 /// The values of a member that is a choice, and whether there may be several.
-fn values(property: &Value) -> Option<(Vec<(String, Value, String)>, bool)> {
+fn values(property: &Value) -> Option<(Vec<Choice>, bool)> {
     let string = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let listed = |of: &Value| -> Option<Vec<(String, Value, String)>> {
+    let listed = |of: &Value| -> Option<Vec<Choice>> {
         if let Some(list) = of.get("enum").and_then(Value::as_array) {
             return list.iter().map(|v| Some((v.as_str()?.to_owned(), v.clone(), String::new()))).collect();
         }
@@ -235,8 +247,31 @@ fn values(property: &Value) -> Option<(Vec<(String, Value, String)>, bool)> {
     }
 }
 
+/// A form of choices as it is asked: with the questions of its call, if it has as many.
+fn as_asked(mut fields: Vec<Field>, questions: Option<Value>) -> ChoiceOf {
+    let known: Vec<String> = questions
+        .as_ref()
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|question| question.get("question")?.as_str().map(ToOwned::to_owned))
+        .collect();
+    match questions.filter(|_| known.len() == fields.len()) {
+        Some(questions) => {
+            for (field, question) in fields.iter_mut().zip(known) {
+                field.question = question;
+            }
+            ChoiceOf::Form { fields, questions }
+        }
+        None => {
+            let questions = as_questions(&fields);
+            ChoiceOf::Form { fields, questions }
+        }
+    }
+}
+
 /// The form as `AskUserQuestion`'s questions.
-pub(super) fn as_questions(fields: &[Field]) -> Value {
+fn as_questions(fields: &[Field]) -> Value {
     let question = |field: &Field| {
         let options: Vec<Value> =
             field.values.iter().map(|(label, _, why)| json!({"label": label, "description": why})).collect();

@@ -116,6 +116,12 @@ impl ClaudeOverAcp {
         question.uses.get(question.at).cloned()
     }
 
+    /// Whether a rule takes a tool away altogether.
+    pub(super) fn denies(&self, tool: &str) -> bool {
+        let verdict = self.rules.decide(tool, &Map::new(), &self.set.cwd);
+        verdict.is_some_and(|verdict| verdict.decision == Decision::Deny)
+    }
+
     /// Calls that run without a question: a rule that denies one comes to nothing, which is said once.
     pub(super) fn never_asked(&mut self, uses: &[ToolUse], out: &mut Actions) {
         if self.questions.told {

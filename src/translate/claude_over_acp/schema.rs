@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::ClaudeOverAcp;
-use super::turn::Finish;
+use super::finish::Finish;
 use crate::translate::Actions;
 use crate::wire::acp_client::PromptBlock;
 

@@ -92,6 +92,8 @@ pub struct AcpWays {
     pub load: bool,
     /// True: `cancelled` may be the echo of an earlier turn (quirk 9).
     pub stale_cancelled: bool,
+    /// True: it makes no new file when the read of it says that there is none (quirk 27); it is told that it is empty.
+    pub missing_is_empty: bool,
     /// What a person does to log in.
     pub login: Option<String>,
 }
@@ -107,6 +109,7 @@ impl Default for AcpWays {
             authenticate: None,
             load: true,
             stale_cancelled: false,
+            missing_is_empty: false,
             login: None,
         }
     }

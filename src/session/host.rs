@@ -19,11 +19,13 @@ use super::printer::{Format, Printer};
 use super::registry::{MAILBOX, Mail};
 use super::store::{SessionRecord, SessionStore};
 use super::task::{Outside, SessionTask};
+use super::terminals;
 use crate::peer::child::ChildSpec;
 use crate::peer::relay::{Conn, Relay, RelayEvent, TOKEN};
 use crate::peer::stdio;
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::claude_over_acp::{ClaudeOverAcp, RelayCommand, Settings};
+use crate::translate::client::{ClientDone, ClientFailure};
 use crate::translate::{Clock, IdSource};
 use crate::wire::acp_client::McpServer;
 use crate::wire::frame::Frame;
@@ -151,6 +153,17 @@ pub async fn run(options: HostOptions) -> u8 {
             let _ = ask_mailbox.try_send(Mail::ToolCalled { effect, answer });
         }
     };
+    let (to_client, works) = mpsc::channel(terminals::WORKS);
+    let serves = settings.options.files || settings.options.terminals;
+    let client = serves.then(|| tokio::spawn(terminals::serve(works, mailbox.clone(), launch.guard.clone())));
+    let client_mailbox = mailbox.clone();
+    let work = move |effect, work| {
+        if to_client.try_send((effect, work)).is_err() {
+            let done = ClientDone::Failed(ClientFailure::Failed("too much is asked for at once".into()));
+            // What cannot be said now is said by the end of the turn.
+            let _ = client_mailbox.try_send(Mail::Client { effect, done });
+        }
+    };
     let task = SessionTask {
         translator: ClaudeOverAcp::new(settings),
         session_id: session_id.clone(),
@@ -159,7 +172,12 @@ pub async fn run(options: HostOptions) -> u8 {
         near: near.clone(),
         launch: Arc::new(launch),
         trace: trace.clone(),
-        outside: Some(Outside { remember: Box::new(remember), ask: Box::new(ask), relay: Box::new(relayed) }),
+        outside: Some(Outside {
+            remember: Box::new(remember),
+            ask: Box::new(ask),
+            client: Box::new(work),
+            relay: Box::new(relayed),
+        }),
     };
     drop(near);
     let mut session = tokio::spawn(task.run());
@@ -232,6 +250,11 @@ pub async fn run(options: HostOptions) -> u8 {
     if let Some(asking) = asking {
         asking.abort();
         let _ = asking.await;
+    }
+    if let Some(client) = client {
+        // Its commands go with it.
+        client.abort();
+        let _ = client.await;
     }
     if let Some(pump) = pump {
         // Its folder goes with it.

@@ -24,6 +24,7 @@ use super::near::{Gone, NearQueue, Out, Place};
 use super::registry::Mail;
 use crate::peer::child::{Child, ChildControl, ChildExit, ChildInput, ChildOutput, ChildSpec, SpawnError};
 use crate::trace::{Dir, Trace, Wire};
+use crate::translate::client::ClientWork;
 use crate::translate::{Action, Actions, Event, FarExit, FarSpec, FileContent, StartFailure, Stop, Timer, Translator};
 use crate::wire::frame::{Frame, write_line};
 
@@ -80,6 +81,8 @@ pub(super) struct Outside {
     pub(super) remember: Box<dyn FnMut(String) + Send>,
     /// Asks the permission tool.
     pub(super) ask: Box<dyn FnMut(u64, String, serde_json::Value) + Send>,
+    /// Does something for the agent.
+    pub(super) client: Box<dyn FnMut(u64, ClientWork) + Send>,
     /// A line for a connection of the MCP relay.
     pub(super) relay: Box<dyn FnMut(u64, Vec<u8>) + Send>,
 }
@@ -294,6 +297,8 @@ impl<T: Translator> SessionTask<T> {
             Mail::Near(line) => self.handle(Event::Near(&line), s).await,
             Mail::Interrupted => self.handle(Event::Interrupted, s).await,
             Mail::ToolCalled { effect, answer } => self.handle(Event::ToolCalled { effect, answer }, s).await,
+            Mail::Client { effect, done } => self.handle(Event::Client { effect, done }, s).await,
+            Mail::CommandEnded { terminal, output } => self.handle(Event::CommandEnded { terminal, output }, s).await,
             Mail::Relay { conn, server, line } => {
                 self.handle(Event::Relay { conn, server: &server, line: line.as_deref() }, s).await;
             }
@@ -383,6 +388,11 @@ impl<T: Translator> SessionTask<T> {
                     Action::AskTool { effect, tool, arguments } => {
                         if let Some(outside) = &mut self.outside {
                             (outside.ask)(effect, tool, arguments);
+                        }
+                    }
+                    Action::Client { effect, work } => {
+                        if let Some(outside) = &mut self.outside {
+                            (outside.client)(effect, work);
                         }
                     }
                     Action::Remember { agent_session } => {

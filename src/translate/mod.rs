@@ -7,6 +7,7 @@
 pub mod acp_agent;
 pub mod acp_over_claude;
 pub mod claude_over_acp;
+pub mod client;
 pub mod content;
 pub mod diff;
 pub mod partial_json;
@@ -45,6 +46,20 @@ pub enum Event<'a> {
         effect: u64,
         /// The text it gave, or why there is none.
         answer: Result<String, String>,
+    },
+    /// What came of [`Action::Client`].
+    Client {
+        /// The action's number.
+        effect: u64,
+        /// What came of it.
+        done: client::ClientDone,
+    },
+    /// A command that [`client::ClientWork::Run`] started has ended.
+    CommandEnded {
+        /// The terminal's number.
+        terminal: u64,
+        /// All that is kept of its output.
+        output: client::Output,
     },
     /// A line of a program that reached diglot through its MCP relay.
     Relay {
@@ -189,6 +204,13 @@ pub enum Action {
         tool: String,
         /// `{tool_name, input, tool_use_id}`.
         arguments: serde_json::Value,
+    },
+    /// Do something for the agent; [`Event::Client`] follows where the work has an answer.
+    Client {
+        /// Comes back with the answer.
+        effect: u64,
+        /// What.
+        work: client::ClientWork,
     },
     /// Keep which session of the agent belongs to the host's session.
     Remember {

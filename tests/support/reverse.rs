@@ -12,6 +12,7 @@ use std::time::Duration;
 use diglot::mappings::Mappings;
 use diglot::translate::claude_over_acp::host::mcp_servers;
 use diglot::translate::claude_over_acp::{ClaudeOverAcp, Open, Options, RelayCommand, Settings, States};
+use diglot::translate::client::{ClientDone, ClientWork, Output};
 use diglot::translate::rules::{PermissionMode, Rules};
 use diglot::translate::{Action, Actions, Clock, Event, FarExit, FarSpec, StartFailure, Stop, Timer, Translator};
 use serde::Deserialize;
@@ -53,6 +54,10 @@ pub(crate) struct Setting {
     pub(crate) forget: bool,
     /// There is an MCP relay.
     pub(crate) relay: bool,
+    /// `--diglot-files`.
+    pub(crate) files: bool,
+    /// `--diglot-terminals`.
+    pub(crate) terminals: bool,
 }
 
 impl Default for Setting {
@@ -79,6 +84,8 @@ impl Default for Setting {
             modern: true,
             forget: false,
             relay: true,
+            files: false,
+            terminals: false,
         }
     }
 }
@@ -113,6 +120,10 @@ pub(crate) enum Input {
     Timer(Timer),
     /// A program behind the MCP relay writes a line, or has gone.
     Relay(u64, String, Option<Vec<u8>>),
+    /// What came of a work for the agent.
+    Client(u64, ClientDone),
+    /// A command of the agent's has ended.
+    CommandEnded(u64, Output),
 }
 
 /// Something that diglot does.
@@ -125,6 +136,7 @@ pub(crate) enum Done {
     Set(Timer, Duration),
     Clear(Timer),
     Relay(u64, Vec<u8>),
+    Client(u64, ClientWork),
     Remember(String),
     Warn(String),
     Exit(u8),
@@ -138,6 +150,8 @@ pub(crate) struct Conversation {
     /// Nothing is written to it any more.
     deaf: bool,
     heard: bool,
+    /// Files and terminals are served.
+    serves: (bool, bool),
     pub(crate) host_open: bool,
     pub(crate) exited: bool,
     timers: Vec<Timer>,
@@ -205,12 +219,23 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
             await_initialize: false,
             modern: setting.modern,
             forget: setting.forget,
+            files: setting.files,
+            terminals: setting.terminals,
         },
         relay: setting.relay.then_some(relay),
         pid: 1,
         ids: Box::new(Counter::default()),
         clock: Box::new(Ticks::default()),
     })
+}
+
+/// Whether a work is of a kind that was switched on.
+fn setting_serves(work: &ClientWork, (files, terminals): &(bool, bool)) -> bool {
+    match work {
+        ClientWork::Read { .. } | ClientWork::Write { .. } => *files,
+        ClientWork::Find { .. } => *files || *terminals,
+        _ => *terminals,
+    }
 }
 
 impl Conversation {
@@ -224,6 +249,7 @@ impl Conversation {
             runs: false,
             deaf: false,
             heard: false,
+            serves: (setting.files, setting.terminals),
             host_open: true,
             exited: false,
             timers: Vec::new(),
@@ -323,6 +349,12 @@ impl Conversation {
                 self.judge.time_ran_out(*timer);
                 self.event(Event::Timer(*timer), &mut done);
             }
+            Input::Client(effect, finished) => {
+                self.event(Event::Client { effect: *effect, done: finished.clone() }, &mut done);
+            }
+            Input::CommandEnded(terminal, output) => {
+                self.event(Event::CommandEnded { terminal: *terminal, output: output.clone() }, &mut done);
+            }
             Input::Relay(conn, server, line) => {
                 self.judge.relay_says(*conn, line.as_deref());
                 self.event(Event::Relay { conn: *conn, server, line: line.as_deref() }, &mut done);
@@ -393,6 +425,12 @@ impl Conversation {
                     Done::Clear(timer)
                 }
                 Action::Relay { conn, line } => Done::Relay(conn, line),
+                Action::Client { effect, work } => {
+                    if !setting_serves(&work, &self.serves) {
+                        self.judge.broken(format!("it does what nobody switched on: {work:?}"));
+                    }
+                    Done::Client(effect, work)
+                }
                 Action::Remember { agent_session } => Done::Remember(agent_session),
                 Action::Warn(text) => Done::Warn(text),
                 Action::Exit(code) => {

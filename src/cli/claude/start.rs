@@ -65,6 +65,8 @@ pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path) -> Result<
         InputFormat::Text => Input::Prompt(prompt(args)?),
     };
     let mut options = conversation(args)?;
+    options.files = args.diglot_files || config.files;
+    options.terminals = args.diglot_terminals || config.terminals;
     let asker = asker(args, &mut options)?;
     let settings = Settings {
         profile: Arc::new(profile),
@@ -258,6 +260,8 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
         await_initialize: args.await_initialize,
         modern: given("CLAUDE_AGENT_SDK_VERSION"),
         forget: args.no_session_persistence,
+        files: false,
+        terminals: false,
     })
 }
 

@@ -229,6 +229,7 @@ impl ClaudeOverAcp {
             Ok(Message::Request { id, method, params }) => match &*method {
                 methods::REQUEST_PERMISSION => self.permission_asked(id, params, out),
                 other if self.own_question(id.clone(), other, params, out) => {}
+                other if self.client_asked(&id, other, params, out) => {}
                 other => {
                     out.note(format!("the agent's request {other} is not served"));
                     let error = RpcError::new(-32601, format!("method not found: {other}"));

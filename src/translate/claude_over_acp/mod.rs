@@ -17,11 +17,13 @@
 //! | `choices` | questions with choices that an agent asks in its own way |
 //! | `hooks` | the host's hooks around calls, prompts and turns |
 //! | `relay` | MCP servers that live in the host |
+//! | `served` | files and commands that the agent has diglot read, write and run |
 //! | `schema` | structured output |
 
 mod agent;
 pub mod calls;
 mod choices;
+mod command;
 mod hooks;
 pub mod host;
 mod open;
@@ -29,6 +31,7 @@ mod permission;
 mod relay;
 pub mod render;
 mod schema;
+mod served;
 mod stream;
 mod turn;
 
@@ -135,6 +138,10 @@ pub struct Options {
     pub modern: bool,
     /// `--no-session-persistence`.
     pub forget: bool,
+    /// The agent may read and write files through diglot.
+    pub files: bool,
+    /// The agent may run commands through diglot.
+    pub terminals: bool,
 }
 
 /// Whether `session_state_changed` is sent (rule 15).
@@ -163,6 +170,7 @@ pub struct ClaudeOverAcp {
     asks: Vec<host::HostAsk>,
     hooks: hooks::Hooks,
     relays: relay::Relays,
+    served: served::Served,
     mode: PermissionMode,
     rules: Rules,
     /// What the session cost so far, as the agent says.
@@ -195,6 +203,7 @@ impl ClaudeOverAcp {
             asks: Vec::new(),
             hooks: hooks::Hooks::default(),
             relays: relay::Relays::default(),
+            served: served::Served::default(),
             mode,
             rules,
             cost_usd: 0.0,
@@ -267,6 +276,8 @@ impl Translator for ClaudeOverAcp {
             Event::NearClosed => self.host_closed(out),
             Event::Interrupted => self.interrupted_by_signal(out),
             Event::ToolCalled { effect, answer } => self.permission_tool_answered(effect, answer, out),
+            Event::Client { effect, done } => self.client_did(effect, done, out),
+            Event::CommandEnded { terminal, output } => self.command_ended(terminal, output, out),
             Event::Relay { conn, server, line } => self.relay_said(conn, server, line, out),
             Event::Far(line) => self.agent_line(line, out),
             Event::FarFailed(why) => self.agent_failed(why, out),

@@ -15,7 +15,7 @@ use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions, Stop, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{
-    AgentCapabilities, ClientCapabilities, ClientInfo, ConfigOption, Initialize, Initialized, McpCapabilities,
+    AgentCapabilities, ClientCapabilities, ClientInfo, ConfigOption, Fs, Initialize, Initialized, McpCapabilities,
     McpServer, Models, Modes, Named, OpenSession, Opened, PromptCapabilities, SessionCapabilities, SetConfigOption,
     SetMode, SetModel, SystemPrompt, methods as more,
 };
@@ -43,7 +43,10 @@ impl ClaudeOverAcp {
         out.push(Action::SetTimer(Timer::Start, START_LIMIT));
         let params = Initialize {
             protocol_version: crate::wire::acp::PROTOCOL_VERSION,
-            client_capabilities: ClientCapabilities::default(),
+            client_capabilities: ClientCapabilities {
+                fs: Fs { read_text_file: self.set.options.files, write_text_file: self.set.options.files },
+                terminal: self.set.options.terminals,
+            },
             client_info: ClientInfo { name: "diglot", title: "diglot", version: env!("CARGO_PKG_VERSION") },
         };
         self.ask_agent(methods::INITIALIZE, &params, Asked::Initialize, out);

@@ -13,11 +13,12 @@ use super::choices::{ChoiceOf, as_list, by, choice_of};
 use super::host::{About, HostAsk, NOBODY, parsed};
 use super::open::members;
 use super::render::{self, ToolUse};
+use super::served::Act;
 use super::turn::Turn;
 use crate::translate::rules::{Decision, PermissionMode, Rejected, STARTUP, read_updates};
 use crate::translate::{Action, Actions};
 use crate::wire::acp_client::{Outcome, PermissionOption, SessionParams, Update};
-use crate::wire::jsonrpc::{self, Id, RpcError};
+use crate::wire::jsonrpc::{self, Id, RpcError, codes};
 use crate::wire::stream_json_agent::{self as say, HostAnswer};
 use crate::wire::text::{Raw, boolean, items, read, text};
 
@@ -41,6 +42,8 @@ pub(super) struct Question {
     pub(super) options: Vec<Choice>,
     /// The answers are no permissions (quirk 10).
     pub(super) choice: Option<ChoiceOf>,
+    /// What diglot itself is to do when it is allowed; then no option is chosen.
+    pub(super) act: Option<Act>,
     /// A hook wants the host to be asked, whatever the rules say.
     pub(super) hook_asks: Option<String>,
 }
@@ -117,6 +120,7 @@ impl ClaudeOverAcp {
             at: 0,
             options,
             choice,
+            act: None,
             hook_asks: None,
         });
         match &self.turn {
@@ -152,7 +156,7 @@ impl ClaudeOverAcp {
     }
 
     /// A call as it is known now, under the ids that the host has seen.
-    fn uses_now(&mut self, call: &str) -> Vec<ToolUse> {
+    pub(super) fn uses_now(&mut self, call: &str) -> Vec<ToolUse> {
         let servers = self.server_names();
         let context = render::Context { cwd: &self.set.cwd, mcp_servers: &servers };
         let Some(turn) = &mut self.turn else { return Vec::new() };
@@ -165,7 +169,7 @@ impl ClaudeOverAcp {
     }
 
     /// Begins to decide: hooks first (report 77).
-    fn decide(&mut self, number: u64, out: &mut Actions) {
+    pub(super) fn decide(&mut self, number: u64, out: &mut Actions) {
         let Some(one) = self.asked_use(number) else {
             return self.refuse(number, "the call could not be shown", &Why::Nobody, out);
         };
@@ -394,6 +398,10 @@ impl ClaudeOverAcp {
             return self.refuse(number, said, &Why::Nobody, out);
         };
         let question = self.questions.open.remove(at);
+        if let Some(act) = question.act {
+            return self.act_allowed(question.id, question.call, act, out);
+        }
+        self.cover_acts(&question);
         question.end(&End::Option(&once), out);
     }
 
@@ -406,6 +414,9 @@ impl ClaudeOverAcp {
             out.note(format!("a call was refused: {why}"));
         }
         question.end(&End::Refused(why), out);
+        if question.act.is_some() {
+            self.act_refused(&question.call, why, out);
+        }
     }
 
     pub(super) fn answer_cancelled(&mut self, number: u64, out: &mut Actions) {
@@ -437,6 +448,7 @@ impl ClaudeOverAcp {
 
     /// The process that asked is gone.
     pub(super) fn questions_void(&mut self, out: &mut Actions) {
+        self.forget_client(out);
         self.forget_host_asks_of_turn(out);
         self.questions.open.clear();
     }
@@ -496,6 +508,13 @@ impl Question {
     /// Answers the agent, in the words that this kind of question wants.
     pub(super) fn end(&self, end: &End<'_>, out: &mut Actions) {
         let line = match (&self.choice, end) {
+            _ if self.act.is_some() => {
+                let (code, why) = match end {
+                    End::Refused(why) => (codes::INTERNAL_ERROR, *why),
+                    _ => (codes::REQUEST_CANCELLED, "the turn is cancelled"),
+                };
+                jsonrpc::error(&self.id, &RpcError::new(code, why))
+            }
             (Some(ChoiceOf::Grok { .. }), End::Answers(answers)) => {
                 let lists: Map<String, Value> = answers.iter().map(|(q, a)| (q.clone(), as_list(a))).collect();
                 jsonrpc::response(&self.id, &json!({"outcome": "accepted", "answers": lists}))

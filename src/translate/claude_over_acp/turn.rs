@@ -249,6 +249,7 @@ impl ClaudeOverAcp {
             return;
         }
         self.refuse_questions("the turn ended before an answer came", out);
+        self.end_commands(out);
         self.close_calls("the agent said nothing of its end", out);
         self.end_message("end_turn", out);
         if self.mend_structured_output(out) || self.stop_hooks(out) {
@@ -262,6 +263,7 @@ impl ClaudeOverAcp {
         // It may have asked while a hook held the prompt or the end.
         self.refuse_questions("the turn ended before an answer came", out);
         self.close_calls("the turn ended", out);
+        self.end_commands(out);
         self.end_message("end_turn", out);
         let now = self.set.clock.now_ms();
         let Some(turn) = self.turn.take() else { return };
@@ -417,6 +419,9 @@ impl ClaudeOverAcp {
         }
         tracked.call.merge(update);
         tracked.asked |= asks;
+        self.fill_terminals(id);
+        let Some(turn) = &mut self.turn else { return };
+        let tracked = turn.tracked(id);
         let known = match (tracked.call.status, at) {
             (Status::Completed | Status::Failed, _) => true,
             (Status::InProgress, ToolUseAt::InProgress) => tracked.call.has_input(),
@@ -596,6 +601,7 @@ impl ClaudeOverAcp {
     /// Tells the agent to stop: every question of its own is answered first, or two of them would wait for ever (quirk 18).
     fn cancel_agent(&mut self, out: &mut Actions) {
         self.cancel_questions(out);
+        self.cancel_client(out);
         if let Some(turn) = &mut self.turn {
             turn.cancelled = true;
         }

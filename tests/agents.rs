@@ -373,6 +373,8 @@ fn io_says_how_a_call_ended_what_it_plans_and_why_it_stops() {
         let turn = host.turn(&format!("say so far\nstop {reason}"), allow);
         assert_eq!((&turn.result["subtype"], turn.is_error()), (&json!(subtype), is_error), "{reason}");
     }
+    // The exit code is that of the last turn.
+    assert_eq!(well(&host.turn("say well", allow)).text(), "well");
     over(&user, host);
 }
 

@@ -23,6 +23,7 @@ struct Io {
     /// Acts that are allowed for the session: tool and target.
     granted: Vec<(String, String, String)>,
     calls: u64,
+    runs: bool,
     left: bool,
 }
 
@@ -34,11 +35,14 @@ pub(crate) fn serve() {
         cancelled: None,
         granted: Vec::new(),
         calls: 0,
+        runs: false,
         left: false,
     };
     while !io.left || !io.queue.is_empty() {
         if let Some((id, params)) = io.queue.pop_front() {
+            io.runs = true;
             io.turn(&id, &params);
+            io.runs = false;
             continue;
         }
         let incoming = io.wire.next();
@@ -53,7 +57,8 @@ impl Io {
             Incoming::Eof => self.left = true,
             Incoming::Request { id, method, params } => self.request(id, &method, params),
             Incoming::Notification { method, params } if method == "session/cancel" => {
-                self.cancelled = params["sessionId"].as_str().map(ToOwned::to_owned);
+                // One that comes when nothing runs changes nothing.
+                self.cancelled = params["sessionId"].as_str().map(ToOwned::to_owned).filter(|_| self.runs);
             }
             Incoming::Notification { .. } | Incoming::Answer { .. } => {}
         }

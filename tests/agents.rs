@@ -10,6 +10,7 @@ mod program;
 
 use serde_json::{Value, json};
 
+use fakes::mcp::{Answers, Server};
 use program::{Host, Turn, User, signal, wait};
 
 const AGENTS: [&str; 3] = ["grok", "codebuddy", "io"];
@@ -392,6 +393,107 @@ fn for_this_session_is_kept_by_diglot_and_never_asked_of_the_agent() {
         let other = host.turn("run touch other", deny);
         assert_eq!(other.asked.len(), 1, "{agent}");
         assert!(!user.at("other").exists());
+        over(&user, host);
+    }
+}
+
+// ---- MCP servers over HTTP, for an agent that has no such transport
+
+/// What a user's program gives as `--mcp-config`.
+fn mcp_config(servers: Value) -> String {
+    json!({"mcpServers": servers}).to_string()
+}
+
+#[test]
+fn an_agent_without_the_transport_reaches_servers_over_http() {
+    for (answers, path) in
+        [(Answers::Json, "/mcp"), (Answers::Events, "/mcp"), (Answers::Broken, "/mcp"), (Answers::Json, "/sse")]
+    {
+        let server = Server::start(answers);
+        let user = user("io", "");
+        let config = mcp_config(json!({"calc": server.config(path)}));
+        let mut host = host_with(&user, "io", &["--mcp-config", &config]);
+        let turn = host.turn("mcp", allow);
+        assert_eq!(well(&turn).text(), "42", "{answers:?} {path}");
+        let init = turn.lines.iter().find(|line| line["subtype"] == "init").unwrap();
+        assert_eq!(init["mcp_servers"][0]["status"], "connected");
+        // Another client is another conversation.
+        assert_eq!(well(&host.turn("mcp", allow)).text(), "42");
+        over(&user, host);
+        let seen = server.seen();
+        if path == "/mcp" {
+            assert_eq!(seen[..2], ["POST initialize", "POST notifications/initialized"], "{seen:?}");
+            assert!(seen.contains(&"DELETE".to_owned()), "the session is ended: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_secret_about_a_server_is_on_no_command_line() {
+    let server = Server::start(Answers::Json);
+    let user = user("io", "");
+    let file = user.at("mcp.json");
+    std::fs::write(&file, mcp_config(json!({"calc": server.config("/mcp")}))).unwrap();
+    let trace = user.home().join("trace.ndjson");
+    let mut host =
+        host_with(&user, "io", &["--mcp-config", file.to_str().unwrap(), "--diglot-trace", trace.to_str().unwrap()]);
+    assert_eq!(well(&host.turn("mcp", allow)).text(), "42");
+    over(&user, host);
+    // All that the agent was told stands in the trace, its command lines among it.
+    let told = std::fs::read_to_string(trace).unwrap();
+    assert!(told.contains("mcp-relay") && !told.contains(fakes::mcp::KEY.1), "{told}");
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_says_why() {
+    let user = user("io", "");
+    let server = Server::start(Answers::Json);
+    let mut wrong = server.config("/mcp");
+    wrong["headers"] = json!({});
+    let gone = json!({"type": "http", "url": "http://127.0.0.1:1/mcp"});
+    let not_sse = server.config("/mcp")["url"].clone();
+    let not_sse = json!({"type": "sse", "url": not_sse, "headers": server.config("/mcp")["headers"]});
+    for (config, said) in
+        [(wrong, "wants another authorization (401)"), (gone, "cannot be reached"), (not_sse, "is it of type http?")]
+    {
+        let config = mcp_config(json!({"calc": config}));
+        let mut host = host_with(&user, "io", &["--mcp-config", &config]);
+        let turn = host.turn("mcp", allow);
+        assert!(well(&turn).text().contains(said), "{}", turn.text());
+        over(&user, host);
+    }
+}
+
+#[test]
+fn a_permission_tool_over_http_decides() {
+    for (answers, path) in [(Answers::Json, "/mcp"), (Answers::Events, "/mcp"), (Answers::Json, "/sse")] {
+        let server = Server::start(answers);
+        let user = user("io", "");
+        let config = mcp_config(json!({"policy": server.config(path)}));
+        let args = ["--mcp-config", &config, "--permission-prompt-tool", "mcp__policy__approve"];
+        let mut host = host_with(&user, "io", &args);
+        let turn = host.turn("run touch made", |_| panic!("the host is asked"));
+        assert_eq!(well(&turn).calls()[0].2, "not by policy", "{answers:?} {path}");
+        assert!(!user.at("made").exists());
+        server.will_answer(json!({"behavior": "allow"}));
+        let turn = host.turn("run touch made", |_| panic!("the host is asked"));
+        assert!(!well(&turn).is_error() && user.at("made").exists(), "{answers:?} {path}");
+        // It is none of the agent's servers.
+        assert_eq!(well(&host.turn("mcp\nsay none", allow)).text().trim(), "none");
+        over(&user, host);
+    }
+}
+
+#[test]
+fn a_permission_tool_over_http_that_is_not_there_approves_nothing() {
+    let user = user("io", "");
+    for url in ["http://127.0.0.1:1/mcp", "ftp://nowhere"] {
+        let config = mcp_config(json!({"policy": {"type": "http", "url": url}}));
+        let args = ["--mcp-config", &config, "--permission-prompt-tool", "mcp__policy__approve"];
+        let mut host = host_with(&user, "io", &args);
+        let turn = host.turn("run touch made", |_| panic!("the host is asked"));
+        assert!(well(&turn).calls()[0].2.contains("MCP server"), "{:?}", turn.calls());
+        assert!(!user.at("made").exists());
         over(&user, host);
     }
 }

@@ -4,7 +4,7 @@
 //! and ends nothing by itself (rule 16 of the hosts); SIGTERM ends all at once with 143, SIGINT interrupts the turn (rule 17);
 //! when this returns, everything is written and no process is left.
 
-use std::collections::HashMap;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +17,12 @@ use super::asker;
 use super::near;
 use super::printer::{Format, Printer};
 use super::registry::{MAILBOX, Mail};
+use super::relays::{Proxied, pump, remote};
 use super::store::{SessionRecord, SessionStore};
 use super::task::{Outside, SessionTask};
 use super::terminals;
 use crate::peer::child::ChildSpec;
-use crate::peer::relay::{Conn, Relay, RelayEvent, TOKEN};
+use crate::peer::relay::{Relay, TOKEN};
 use crate::peer::stdio;
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::claude_over_acp::{ClaudeOverAcp, RelayCommand, Settings};
@@ -129,22 +130,23 @@ pub async fn run(options: HostOptions) -> u8 {
             tracing::warn!(%error, "the session cannot be resumed later");
         }
     };
-    // Only a host that speaks back can have MCP servers of its own.
-    let relay = match &input {
-        Input::Stream => open_relay(&mut settings),
-        Input::Prompt(_) => None,
-    };
+    // Only a host that speaks back can have MCP servers of its own; others the agent may not reach by itself.
+    let by_http = settings.options.mcp_servers.iter().any(|server| matches!(server, McpServer::Remote { .. }));
+    let relay = if input == Input::Stream || by_http { open_relay(&mut settings) } else { None };
+    let proxied = Proxied::default();
     let (to_clients, lines) = mpsc::channel(RELAYED);
-    let pump = relay.map(|relay| tokio::spawn(pump(relay, lines, mailbox.clone())));
+    let pump = relay.map(|relay| tokio::spawn(pump(relay, proxied.clone(), lines, mailbox.clone())));
     let relayed = move |conn, line| {
         if to_clients.try_send((conn, line)).is_err() {
             tracing::warn!("an MCP client does not read; a message for it is lost");
         }
     };
     let (to_asker, questions) = mpsc::channel(asker::QUESTIONS);
-    let asking = asker
-        .and_then(|server| asker_spec(server, &settings, &launch))
-        .map(|spec| tokio::spawn(asker::serve(spec, questions, mailbox.clone())));
+    let asking = asker.map(|server| {
+        // One that cannot be reached says so when it is asked.
+        let way = asker_way(&server, &settings, &launch);
+        tokio::spawn(asker::serve(way, questions, mailbox.clone()))
+    });
     let ask_mailbox = mailbox.clone();
     let ask = move |effect, tool, arguments| {
         if to_asker.try_send(asker::Question { effect, tool, arguments }).is_err() {
@@ -164,6 +166,13 @@ pub async fn run(options: HostOptions) -> u8 {
             let _ = client_mailbox.try_send(Mail::Client { effect, done });
         }
     };
+    let proxy = move |server: McpServer| {
+        if let Err(error) = proxied.add(&server) {
+            // Its client is told that there is no such server.
+            let name = server.name();
+            let _ = writeln!(std::io::stderr(), "Warning: MCP server {name} is left out: {error}");
+        }
+    };
     let task = SessionTask {
         translator: ClaudeOverAcp::new(settings),
         session_id: session_id.clone(),
@@ -176,6 +185,7 @@ pub async fn run(options: HostOptions) -> u8 {
             remember: Box::new(remember),
             ask: Box::new(ask),
             client: Box::new(work),
+            proxy: Box::new(proxy),
             relay: Box::new(relayed),
         }),
     };
@@ -267,14 +277,18 @@ pub async fn run(options: HostOptions) -> u8 {
     code
 }
 
-/// How the MCP server that answers permission questions is started; `None` when it is no program.
-fn asker_spec(server: McpServer, settings: &Settings, launch: &Launch) -> Option<ChildSpec> {
-    let McpServer::Stdio { command, args, env, .. } = server else { return None };
-    let mut spec = ChildSpec::new(command, settings.cwd.clone());
-    spec.args = args.into_iter().map(Into::into).collect();
-    spec.env = env.into_iter().map(|pair| (pair.name.into(), pair.value.into())).collect();
-    spec.guard.clone_from(&launch.guard);
-    Some(spec)
+/// How the MCP server that answers permission questions is reached.
+fn asker_way(server: &McpServer, settings: &Settings, launch: &Launch) -> Result<asker::Way, String> {
+    match server {
+        McpServer::Stdio { command, args, env, .. } => {
+            let mut spec = ChildSpec::new(command, settings.cwd.clone());
+            spec.args = args.iter().map(Into::into).collect();
+            spec.env = env.iter().map(|pair| ((&pair.name).into(), (&pair.value).into())).collect();
+            spec.guard.clone_from(&launch.guard);
+            Ok(asker::Way::Program(spec))
+        }
+        McpServer::Remote { .. } => remote(server).map(asker::Way::Http).map_err(|error| error.to_string()),
+    }
 }
 
 /// Opens the relay and says how it is started.
@@ -292,38 +306,6 @@ fn open_relay(settings: &mut Settings) -> Option<Relay> {
         Err(error) => {
             tracing::debug!(%error, "no relay");
             None
-        }
-    }
-}
-
-/// Carries lines between the relay's connections and the session.
-async fn pump(mut relay: Relay, mut lines: mpsc::Receiver<(u64, Vec<u8>)>, mailbox: mpsc::Sender<Mail>) {
-    let mut open: HashMap<u64, (Conn, Arc<str>)> = HashMap::new();
-    loop {
-        let mail = tokio::select! {
-            Some((number, line)) = lines.recv() => {
-                if let Some((conn, _)) = open.get(&number) {
-                    relay.send(*conn, &line);
-                }
-                continue;
-            }
-            event = relay.next() => match event {
-                RelayEvent::Opened { conn, server } => {
-                    open.insert(conn.number(), (conn, server.into()));
-                    continue;
-                }
-                RelayEvent::Line { conn, line } => match open.get(&conn.number()) {
-                    Some((_, server)) => Mail::Relay { conn: conn.number(), server: server.clone(), line: Some(line) },
-                    None => continue,
-                },
-                RelayEvent::Closed { conn } => match open.remove(&conn.number()) {
-                    Some((_, server)) => Mail::Relay { conn: conn.number(), server, line: None },
-                    None => continue,
-                },
-            },
-        };
-        if mailbox.send(mail).await.is_err() {
-            return;
         }
     }
 }

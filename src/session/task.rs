@@ -26,6 +26,7 @@ use crate::peer::child::{Child, ChildControl, ChildExit, ChildInput, ChildOutput
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::client::ClientWork;
 use crate::translate::{Action, Actions, Event, FarExit, FarSpec, FileContent, StartFailure, Stop, Timer, Translator};
+use crate::wire::acp_client::McpServer;
 use crate::wire::frame::{Frame, write_line};
 
 /// Lines kept for the editor or the agent before the agent is no longer read.
@@ -83,6 +84,8 @@ pub(super) struct Outside {
     pub(super) ask: Box<dyn FnMut(u64, String, serde_json::Value) + Send>,
     /// Does something for the agent.
     pub(super) client: Box<dyn FnMut(u64, ClientWork) + Send>,
+    /// An MCP server over HTTP is to be reached through the relay.
+    pub(super) proxy: Box<dyn FnMut(McpServer) + Send>,
     /// A line for a connection of the MCP relay.
     pub(super) relay: Box<dyn FnMut(u64, Vec<u8>) + Send>,
 }
@@ -388,6 +391,11 @@ impl<T: Translator> SessionTask<T> {
                     Action::AskTool { effect, tool, arguments } => {
                         if let Some(outside) = &mut self.outside {
                             (outside.ask)(effect, tool, arguments);
+                        }
+                    }
+                    Action::Proxy(server) => {
+                        if let Some(outside) = &mut self.outside {
+                            (outside.proxy)(server);
                         }
                     }
                     Action::Client { effect, work } => {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::wire::acp::{ContentBlock, ContentChunk, SessionNotification, SessionUpdate, methods};
+use crate::wire::acp_client::McpServer;
 use crate::wire::jsonrpc;
 use crate::wire::stream_json_agent::{Delta, StreamEvent, stream_event};
 
@@ -205,6 +206,8 @@ pub enum Action {
         /// `{tool_name, input, tool_use_id}`.
         arguments: serde_json::Value,
     },
+    /// The relay's clients that want the server of this name are to be carried to it: the agent cannot reach it by itself.
+    Proxy(McpServer),
     /// Do something for the agent; [`Event::Client`] follows where the work has an answer.
     Client {
         /// Comes back with the answer.

@@ -4,6 +4,7 @@ pub mod acp;
 pub mod acp_client;
 pub mod frame;
 pub mod jsonrpc;
+pub mod sse;
 pub mod stream_json;
 pub mod stream_json_agent;
 pub mod text;

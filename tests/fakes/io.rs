@@ -6,17 +6,21 @@
 //! several sessions; what cannot be used in a prompt is said, not dropped.
 //!
 //! Steps of its own: `update STATUS` (a call that asks nobody and ends so: `completed`, `failed`, `policy`), `todo A,B` (a
-//! plan), `stop REASON` (the turn ends for another reason).
+//! plan), `stop REASON` (the turn ends for another reason), `mcp` (calls the tool of each MCP server that it was given; it
+//! can start programs only).
 
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
 use super::acp::{self, Incoming, Wire};
+use super::mcp;
 
 struct Io {
     wire: Wire,
     sessions: usize,
+    /// MCP servers of the session that was opened last.
+    servers: Value,
     queue: VecDeque<(Value, Value)>,
     /// The session whose turn is cancelled at its next step.
     cancelled: Option<String>,
@@ -31,6 +35,7 @@ pub(crate) fn serve() {
     let mut io = Io {
         wire: Wire::open(),
         sessions: 0,
+        servers: Value::Null,
         queue: VecDeque::new(),
         cancelled: None,
         granted: Vec::new(),
@@ -78,6 +83,7 @@ impl Io {
             }
             "session/new" => {
                 self.sessions += 1;
+                self.servers = params["mcpServers"].clone();
                 let session = acp::new_session(self.sessions);
                 acp::keep(&session, "user (begin)");
                 self.wire.result(&id, json!({"sessionId": session}));
@@ -164,6 +170,11 @@ impl Io {
                 let entry = |text: &str| json!({"content": text, "priority": "medium", "status": "pending"});
                 let entries: Vec<Value> = rest.split(',').map(entry).collect();
                 self.wire.update(session, json!({"sessionUpdate": "plan", "entries": entries}));
+            }
+            "mcp" => {
+                let servers = self.servers.as_array().cloned().unwrap_or_default();
+                let said: Vec<String> = servers.iter().map(mcp::call).collect();
+                self.say(session, "agent_message_chunk", &said.join(" "));
             }
             // The next thing that the client says, a cancel for one, ends this step.
             "hang" => {

@@ -21,6 +21,7 @@ pub(crate) mod acp;
 pub(crate) mod codebuddy;
 pub(crate) mod grok;
 pub(crate) mod io;
+pub(crate) mod mcp;
 
 use std::path::Path;
 

@@ -351,6 +351,7 @@ impl Conversation {
                 other @ (Action::Relay { .. }
                 | Action::AskTool { .. }
                 | Action::Client { .. }
+                | Action::Proxy(_)
                 | Action::Remember { .. }
                 | Action::Warn(_)
                 | Action::Exit(_)) => {

@@ -15,6 +15,7 @@ use diglot::translate::claude_over_acp::{ClaudeOverAcp, Open, Options, RelayComm
 use diglot::translate::client::{ClientDone, ClientWork, Output};
 use diglot::translate::rules::{PermissionMode, Rules};
 use diglot::translate::{Action, Actions, Clock, Event, FarExit, FarSpec, StartFailure, Stop, Timer, Translator};
+use diglot::wire::acp_client::McpServer;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -137,6 +138,7 @@ pub(crate) enum Done {
     Clear(Timer),
     Relay(u64, Vec<u8>),
     Client(u64, ClientWork),
+    Proxy(McpServer),
     Remember(String),
     Warn(String),
     Exit(u8),
@@ -425,6 +427,7 @@ impl Conversation {
                     Done::Clear(timer)
                 }
                 Action::Relay { conn, line } => Done::Relay(conn, line),
+                Action::Proxy(server) => Done::Proxy(server),
                 Action::Client { effect, work } => {
                     if !setting_serves(&work, &self.serves) {
                         self.judge.broken(format!("it does what nobody switched on: {work:?}"));

@@ -251,6 +251,7 @@ pub(crate) fn write_output(done: &Done) -> String {
         Done::Relay(conn, bytes) => {
             format!("{{\"out\":\"relay\",\"conn\":{conn},\"line\":{}}}", String::from_utf8_lossy(bytes))
         }
+        Done::Proxy(server) => format!("{{\"out\":\"proxy\",\"server\":{}}}", json!(server)),
         Done::Client(effect, work) => write_work(*effect, work),
         Done::Remember(session) => format!("{{\"out\":\"remember\",\"session\":{}}}", json!(session)),
         Done::Warn(text) => format!("{{\"out\":\"warn\",\"text\":{}}}", json!(text)),

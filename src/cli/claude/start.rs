@@ -282,10 +282,6 @@ fn asker(args: &ClaudeArgs, options: &mut Options) -> Result<Option<McpServer>, 
         return Err(format!("--permission-prompt-tool: no --mcp-config has the server of {name}"));
     };
     let server = options.mcp_servers[at].clone();
-    if matches!(server, McpServer::Remote { .. }) {
-        let name = server.name();
-        return Err(format!("--permission-prompt-tool: {name} is no stdio server, and only such a one is asked"));
-    }
     let tool = &rest[server.name().len() + 2..];
     let prefix = format!("mcp__{}__", server.name());
     if !args.allowed_tools.iter().any(|rule| rule.starts_with(&prefix) && rule != name) {

@@ -182,6 +182,12 @@ impl ClaudeOverAcp {
         for server in self.set.options.mcp_servers.iter().chain(&self.host.mcp_servers) {
             match server {
                 McpServer::Remote { r#type, name, .. } if !(if *r#type == "sse" { sse } else { http }) => {
+                    if let Some(relay) = &self.set.relay {
+                        // diglot reaches it in the agent's place.
+                        servers.push(relay.server(name));
+                        out.push(Action::Proxy(server.clone()));
+                        continue;
+                    }
                     let title = &self.set.profile.title;
                     out.push(Action::Warn(format!("{title} cannot reach MCP servers over {type}: {name} is left out")));
                     left_out.push(name.clone());

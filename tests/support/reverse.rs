@@ -55,6 +55,8 @@ pub(crate) struct Setting {
     pub(crate) forget: bool,
     /// There is an MCP relay.
     pub(crate) relay: bool,
+    /// `--permission-prompt-tool mcp__S__T`: T.
+    pub(crate) permission_tool: Option<String>,
     /// `--diglot-files`.
     pub(crate) files: bool,
     /// `--diglot-terminals`.
@@ -85,6 +87,7 @@ impl Default for Setting {
             modern: true,
             forget: false,
             relay: true,
+            permission_tool: None,
             files: false,
             terminals: false,
         }
@@ -121,6 +124,8 @@ pub(crate) enum Input {
     Timer(Timer),
     /// A program behind the MCP relay writes a line, or has gone.
     Relay(u64, String, Option<Vec<u8>>),
+    /// The permission tool answered, or could not.
+    Tool(u64, Result<String, String>),
     /// What came of a work for the agent.
     Client(u64, ClientDone),
     /// A command of the agent's has ended.
@@ -139,6 +144,7 @@ pub(crate) enum Done {
     Relay(u64, Vec<u8>),
     Client(u64, ClientWork),
     Proxy(McpServer),
+    Tool(u64, String, Value),
     Remember(String),
     Warn(String),
     Exit(u8),
@@ -206,7 +212,7 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
             partial: setting.partial,
             replay: setting.replay,
             asks_host: setting.asks_host,
-            permission_tool: None,
+            permission_tool: setting.permission_tool.clone(),
             mode,
             rules,
             model: setting.model.clone(),
@@ -351,6 +357,10 @@ impl Conversation {
                 self.judge.time_ran_out(*timer);
                 self.event(Event::Timer(*timer), &mut done);
             }
+            Input::Tool(effect, answer) => {
+                self.judge.tool_answers(*effect, answer.as_deref().ok());
+                self.event(Event::ToolCalled { effect: *effect, answer: answer.clone() }, &mut done);
+            }
             Input::Client(effect, finished) => {
                 self.event(Event::Client { effect: *effect, done: finished.clone() }, &mut done);
             }
@@ -428,6 +438,10 @@ impl Conversation {
                 }
                 Action::Relay { conn, line } => Done::Relay(conn, line),
                 Action::Proxy(server) => Done::Proxy(server),
+                Action::AskTool { effect, tool, arguments } => {
+                    self.judge.asks_tool(effect, &arguments);
+                    Done::Tool(effect, tool, arguments)
+                }
                 Action::Client { effect, work } => {
                     if !setting_serves(&work, &self.serves) {
                         self.judge.broken(format!("it does what nobody switched on: {work:?}"));
@@ -444,8 +458,7 @@ impl Conversation {
                     Done::Exit(code)
                 }
                 Action::Note(_) => continue,
-                // No setting of these files has a permission tool.
-                other @ (Action::End | Action::ReadFile { .. } | Action::ForgetFile | Action::AskTool { .. }) => {
+                other @ (Action::End | Action::ReadFile { .. } | Action::ForgetFile) => {
                     self.judge.broken(format!("it does what only an editor's session does: {other:?}"));
                     continue;
                 }

@@ -112,6 +112,7 @@ fn read_step(line: &str) -> Result<Input, String> {
         "timer" => Input::Timer(timer_of(&step.timer)?),
         "relay" => Input::Relay(step.conn, step.server.clone(), Some(bytes()?)),
         "relay_closed" => Input::Relay(step.conn, step.server, None),
+        "tool" => Input::Tool(step.effect, step.text.ok_or_else(|| step.failed.unwrap_or_default())),
         "client" => Input::Client(step.effect, done_of(step)),
         "command_ended" => Input::CommandEnded(
             step.terminal,
@@ -205,6 +206,8 @@ pub(crate) fn write_input(input: &Input) -> String {
         }
         Input::Timer(timer) => json!({ "in": "timer", "timer": timer_name(*timer) }).to_string(),
         Input::Relay(conn, server, Some(line)) => bytes(json!({ "in": "relay", "conn": conn, "server": server }), line),
+        Input::Tool(effect, Ok(text)) => json!({"in": "tool", "effect": effect, "text": text}).to_string(),
+        Input::Tool(effect, Err(why)) => json!({"in": "tool", "effect": effect, "failed": why}).to_string(),
         Input::Client(effect, done) => write_done(*effect, done),
         Input::CommandEnded(terminal, output) => {
             let exit = output.exit.unwrap_or_default();
@@ -252,6 +255,9 @@ pub(crate) fn write_output(done: &Done) -> String {
             format!("{{\"out\":\"relay\",\"conn\":{conn},\"line\":{}}}", String::from_utf8_lossy(bytes))
         }
         Done::Proxy(server) => format!("{{\"out\":\"proxy\",\"server\":{}}}", json!(server)),
+        Done::Tool(effect, tool, arguments) => {
+            format!("{{\"out\":\"tool\",\"effect\":{effect},\"tool\":{},\"arguments\":{arguments}}}", json!(tool))
+        }
         Done::Client(effect, work) => write_work(*effect, work),
         Done::Remember(session) => format!("{{\"out\":\"remember\",\"session\":{}}}", json!(session)),
         Done::Warn(text) => format!("{{\"out\":\"warn\",\"text\":{}}}", json!(text)),

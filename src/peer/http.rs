@@ -17,6 +17,9 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+/// Whether this build speaks https.
+pub const HTTPS: bool = cfg!(feature = "https");
+
 /// How long it may take until a connection stands.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -88,6 +91,7 @@ impl Endpoint {
         let uri: Uri = url.parse().map_err(|_| HttpError::NoAddress(plain(url)))?;
         match (uri.scheme_str(), uri.host()) {
             (Some("http"), Some(_)) => {}
+            (Some("https"), Some(_)) if HTTPS => {}
             (Some("https"), Some(_)) => return Err(HttpError::NoTls(origin(&uri))),
             _ => return Err(HttpError::NoAddress(plain(url))),
         }
@@ -289,19 +293,70 @@ async fn connect(to: &Endpoint) -> Result<Sender, HttpError> {
     let failed = |why: String| HttpError::Connect { at: at.clone(), why };
     // Brackets belong to an address's text only.
     let host = to.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let port = to.uri.port_u16().unwrap_or(80);
+    let encrypted = to.uri.scheme_str() == Some("https");
+    let port = to.uri.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
     let stream = timeout(CONNECT_LIMIT, TcpStream::connect((host, port)));
     let stream = stream.await.map_err(|_| failed("no answer".into()))?.map_err(|error| failed(error.to_string()))?;
     // A small message is not to wait for the next one.
     _ = stream.set_nodelay(true);
-    let (sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(error.to_string()))?;
+    #[cfg(feature = "https")]
+    if encrypted {
+        let stream = timeout(CONNECT_LIMIT, tls::encrypt(stream, host)).await;
+        let stream = stream.map_err(|_| failed("no answer to the TLS handshake".into()))?.map_err(failed)?;
+        return speak(stream).await.map_err(|error| failed(error.to_string()));
+    }
+    speak(stream).await.map_err(|error| failed(error.to_string()))
+}
+
+/// HTTP on a connection that stands.
+async fn speak<S>(stream: S) -> Result<Sender, hyper::Error>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to an MCP server ended");
         }
     });
     Ok(sender)
+}
+
+#[cfg(feature = "https")]
+mod tls {
+    //! The certificates of the system decide whom to trust.
+
+    use std::sync::{Arc, OnceLock};
+
+    use tokio::net::TcpStream;
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::client::TlsStream;
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+    pub(super) async fn encrypt(stream: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, String> {
+        static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+        let config = match CONFIG.get() {
+            Some(config) => config.clone(),
+            None => {
+                // Reading them takes a while, and a disk.
+                let read = tokio::task::spawn_blocking(config).await.map_err(|error| error.to_string())??;
+                CONFIG.get_or_init(|| Arc::new(read)).clone()
+            }
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+        TlsConnector::from(config).connect(name, stream).await.map_err(|error| error.to_string())
+    }
+
+    fn config() -> Result<ClientConfig, String> {
+        let mut roots = RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        let (known, _) = roots.add_parsable_certificates(found.certs);
+        if known == 0 {
+            return Err("no certificates of authorities are found on this system; set SSL_CERT_FILE".to_owned());
+        }
+        Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    }
 }
 
 /// An error with what is behind it.
@@ -343,7 +398,8 @@ mod tests {
     fn an_address_is_understood_or_refused_without_its_secrets() {
         assert_eq!(endpoint("http://127.0.0.1:8080/mcp?key=1").unwrap().origin(), "http://127.0.0.1:8080");
         assert_eq!(endpoint("http://[::1]/").unwrap().origin(), "http://[::1]");
-        for bad in ["ftp://u:p@h/x?key=1", "mcp", "http:///x", "https://u:p@h/x?key=1", ""] {
+        let encrypted = if HTTPS { "" } else { "https://u:p@h/x?key=1" };
+        for bad in ["ftp://u:p@h/x?key=1", "mcp", "http:///x", encrypted, ""] {
             let error = endpoint(bad).expect_err(bad).to_string();
             assert!(!error.contains("key=1") && !error.contains("u:p"), "{error}");
         }

@@ -22,6 +22,7 @@ use super::store::{SessionRecord, SessionStore};
 use super::task::{Outside, SessionTask};
 use super::terminals;
 use crate::peer::child::ChildSpec;
+use crate::peer::http::HTTPS;
 use crate::peer::relay::{Relay, TOKEN};
 use crate::peer::stdio;
 use crate::trace::{Dir, Trace, Wire};
@@ -300,6 +301,7 @@ fn open_relay(settings: &mut Settings) -> Option<Relay> {
                 program,
                 args: vec!["mcp-relay".into(), format!("--socket={}", relay.path().display())],
                 env: vec![(TOKEN.to_owned(), relay.token().to_owned())],
+                https: HTTPS,
             });
             Some(relay)
         }

@@ -198,6 +198,7 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
         program: "/bin/diglot".to_owned(),
         args: vec!["mcp-relay".to_owned()],
         env: vec![("TOKEN".to_owned(), "secret".to_owned())],
+        https: true,
     };
     Ok(Settings {
         profile: Arc::new(profile),

@@ -97,6 +97,8 @@ pub struct RelayCommand {
     pub args: Vec<String>,
     /// Variables it needs.
     pub env: Vec<(String, String)>,
+    /// Whether servers over https can be reached through it; those over http can.
+    pub https: bool,
 }
 
 /// What the command line says of the conversation.

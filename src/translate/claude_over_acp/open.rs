@@ -181,15 +181,21 @@ impl ClaudeOverAcp {
         let mut left_out = Vec::new();
         for server in self.set.options.mcp_servers.iter().chain(&self.host.mcp_servers) {
             match server {
-                McpServer::Remote { r#type, name, .. } if !(if *r#type == "sse" { sse } else { http }) => {
-                    if let Some(relay) = &self.set.relay {
+                McpServer::Remote { r#type, name, url, .. } if !(if *r#type == "sse" { sse } else { http }) => {
+                    let encrypted = url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
+                    if let Some(relay) = self.set.relay.as_ref().filter(|relay| relay.https || !encrypted) {
                         // diglot reaches it in the agent's place.
                         servers.push(relay.server(name));
                         out.push(Action::Proxy(server.clone()));
                         continue;
                     }
                     let title = &self.set.profile.title;
-                    out.push(Action::Warn(format!("{title} cannot reach MCP servers over {type}: {name} is left out")));
+                    let instead = match self.set.relay {
+                        Some(_) => "; put a program that speaks stdio in between, such as `npx mcp-remote URL`",
+                        None => "",
+                    };
+                    let said = format!("{title} cannot reach MCP servers over {type}: {name} is left out{instead}");
+                    out.push(Action::Warn(said));
                     left_out.push(name.clone());
                 }
                 other => servers.push(other.clone()),

@@ -383,8 +383,8 @@ mod tests {
     #[test]
     fn a_fate_shows_only_the_directions_that_have_it() {
         let table = print(filtered("steering"));
-        let rows: Vec<_> = table.lines().filter(|line| line.contains("rapidFollowupPreempt")).collect();
-        assert!(rows.len() == 1 && rows[0].contains("reverse  later: steering"), "{table}");
+        let rows: Vec<_> = table.lines().filter(|line| line.contains("_session/steering")).collect();
+        assert!(rows.len() == 1 && rows[0].contains("forward  later: steering"), "{table}");
     }
 
     #[test]

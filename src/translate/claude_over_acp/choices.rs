@@ -61,6 +61,7 @@ impl ClaudeOverAcp {
             at: 0,
             options: Vec::new(),
             choice: Some(choice),
+            act: None,
             hook_asks: None,
         });
         match &self.turn {

@@ -69,6 +69,7 @@ impl ClaudeOverAcp {
             at: 0,
             options: Vec::new(),
             choice: Some(choice),
+            act: None,
             hook_asks: None,
         });
         match &self.turn {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::files::Run;
 use super::reverse::{Conversation, Done, Input, Setting};
 
 /// The first line of a file.
@@ -43,14 +44,6 @@ struct Step<'a> {
     timer: String,
     conn: u64,
     server: String,
-}
-
-/// A file that ran.
-pub(crate) struct Run {
-    /// The file as it would be now.
-    pub(crate) text: String,
-    /// What broke a rule.
-    pub(crate) problems: Vec<String>,
 }
 
 fn timer_name(timer: Timer) -> String {

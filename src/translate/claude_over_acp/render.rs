@@ -18,6 +18,7 @@ use super::choices::as_claude_asks;
 use crate::translate::diff;
 use names::Sort;
 
+pub(crate) use outcome::output_text;
 pub use outcome::{ToolResult, result, results};
 
 /// Lines around a change that are shown, before more are added until the place is certain.

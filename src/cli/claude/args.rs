@@ -48,6 +48,8 @@ pub struct ClaudeArgs {
     pub replay_user_messages: bool,
     /// `--include-hook-events`: what hooks do is told.
     pub include_hook_events: bool,
+    /// `--forward-subagent-text`.
+    pub forward_subagent_text: bool,
     /// `--resume`, `-r`: go on with this session. `Some(None)` when no session is named, which only a terminal can answer.
     /// Not necessarily a UUID: it may be what the agent calls it.
     pub resume: Option<Option<String>>,
@@ -131,6 +133,10 @@ pub struct ClaudeArgs {
     pub agent_name: Option<String>,
     /// diglot's own `--diglot-trace`: where to record both wires.
     pub diglot_trace: Option<String>,
+    /// diglot's own `--diglot-files`: the agent may read and write files through diglot.
+    pub diglot_files: bool,
+    /// diglot's own `--diglot-terminals`: the agent may run commands through diglot.
+    pub diglot_terminals: bool,
     /// What has no effect, one line each, to be said on stderr.
     pub warnings: Vec<String>,
 }

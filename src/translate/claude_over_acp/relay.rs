@@ -7,17 +7,32 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::ClaudeOverAcp;
 use super::host::{About, NOBODY, parsed};
+use super::{ClaudeOverAcp, RelayCommand};
 use crate::translate::{Action, Actions};
 use crate::wire::acp_client::{McpServer, NameValue};
 use crate::wire::jsonrpc::{self, Id, Message, RpcError};
 use crate::wire::stream_json_agent::HostAnswer;
 use crate::wire::text::Raw;
 
+impl RelayCommand {
+    /// The relay as the server of that name.
+    pub(super) fn server(&self, name: &str) -> McpServer {
+        let pair = |(name, value): &(String, String)| NameValue { name: name.clone(), value: value.clone() };
+        McpServer::Stdio {
+            name: name.to_owned(),
+            command: self.program.clone(),
+            args: self.args.iter().cloned().chain([format!("--server={name}")]).collect(),
+            env: self.env.iter().map(pair).collect(),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     open: Vec<(u64, String)>,
+    /// Requests for a list of tools that wait, and of which server.
+    listing: Vec<(u64, Id, String)>,
 }
 
 impl ClaudeOverAcp {
@@ -50,19 +65,14 @@ impl ClaudeOverAcp {
             return Vec::new();
         };
         let names: BTreeSet<&String> = self.host.sdk_servers.iter().collect();
-        let server = |name: &&String| McpServer::Stdio {
-            name: (*name).clone(),
-            command: relay.program.clone(),
-            args: relay.args.iter().cloned().chain([format!("--server={name}")]).collect(),
-            env: relay.env.iter().map(|(name, value)| NameValue { name: name.clone(), value: value.clone() }).collect(),
-        };
-        names.iter().map(server).collect()
+        names.into_iter().map(|name| relay.server(name)).collect()
     }
 
     /// A line of an MCP client, or its end.
     pub(super) fn relay_said(&mut self, conn: u64, server: &str, line: Option<&[u8]>, out: &mut Actions) {
         let Some(line) = line else {
             self.relays.open.retain(|(c, _)| *c != conn);
+            self.relays.listing.retain(|(c, ..)| *c != conn);
             self.asks.retain(|a| !matches!(&a.about, About::Mcp { conn: c, .. } if *c == conn));
             return;
         };
@@ -70,7 +80,12 @@ impl ClaudeOverAcp {
             self.relays.open.push((conn, server.to_owned()));
         }
         let id = match Message::parse(line) {
-            Ok(Message::Request { id, .. }) => Some(id),
+            Ok(Message::Request { id, method, .. }) => {
+                if method == "tools/list" {
+                    self.relays.listing.push((conn, id.clone(), server.to_owned()));
+                }
+                Some(id)
+            }
             Ok(_) => None,
             Err(malformed) => {
                 out.note(format!("a line of an MCP client is no message: {malformed}"));
@@ -104,6 +119,12 @@ impl ClaudeOverAcp {
             Ok(answer) => parsed(answer.mcp_response).ok_or_else(|| "the host's MCP server sent no answer".to_owned()),
             Err(why) => Err(why),
         };
+        let listing = self.relays.listing.iter().position(|(c, i, _)| *c == conn && *i == id);
+        if let Some((_, _, server)) = listing.map(|at| self.relays.listing.remove(at))
+            && let Ok(response) = &response
+        {
+            self.host.add_tools(&server, response.get("result"));
+        }
         let line = match response {
             Ok(response) => match (response.get("result"), response.get("error")) {
                 (Some(result), _) => jsonrpc::response(&id, result),
@@ -130,6 +151,7 @@ impl ClaudeOverAcp {
     /// The agent is gone, and its clients with it.
     pub(super) fn relays_closed(&mut self, _out: &mut Actions) {
         self.relays.open.clear();
+        self.relays.listing.clear();
         self.asks.retain(|a| !matches!(a.about, About::Mcp { .. }));
     }
 }

@@ -213,6 +213,7 @@ static FLAGS: &[Flag] = &[
     flag(&["--verbose"], Does::Switch(|a| &mut a.verbose)),
     flag(&["--include-partial-messages"], Does::Switch(|a| &mut a.include_partial_messages)),
     flag(&["--replay-user-messages"], Does::Switch(|a| &mut a.replay_user_messages)),
+    flag(&["--forward-subagent-text"], Does::Switch(|a| &mut a.forward_subagent_text)),
     flag(&["--include-hook-events"], Does::Switch(|a| &mut a.include_hook_events)),
     flag(&["--resume", "-r"], Does::Each(Takes::Optional, |a, v| { a.resume = Some(v.filter(|v| !v.is_empty())); Ok(()) })),
     flag(&["--continue", "-c"], Does::Switch(|a| &mut a.continue_)),
@@ -266,6 +267,8 @@ static FLAGS: &[Flag] = &[
     // diglot's own.
     flag(&["--agent-name", "--diglot-agent"], Does::Text(|a| &mut a.agent_name)),
     flag(&["--diglot-trace"], Does::Text(|a| &mut a.diglot_trace)),
+    flag(&["--diglot-files"], Does::Switch(|a| &mut a.diglot_files)),
+    flag(&["--diglot-terminals"], Does::Switch(|a| &mut a.diglot_terminals)),
     // What a host may miss.
     flag(&["--advisor"], Does::Warn(Takes::One, ALONE)),
     flag(&["--agent"], Does::Warn(Takes::One, "the agent has subagents of its own (choose the agent itself with --agent-name)")),
@@ -301,7 +304,6 @@ static FLAGS: &[Flag] = &[
     flag(&["--enable-auto-mode"], Does::Silent(Takes::Nothing)),
     flag(&["--exclude-dynamic-system-prompt-sections"], Does::Silent(Takes::Nothing)),
     flag(&["--fast-mode"], Does::Silent(Takes::One)),
-    flag(&["--forward-subagent-text"], Does::Silent(Takes::Nothing)),
     flag(&["--ide"], Does::Silent(Takes::Nothing)),
     flag(&["--init"], Does::Silent(Takes::Nothing)),
     flag(&["--maintenance"], Does::Silent(Takes::Nothing)),

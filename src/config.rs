@@ -10,6 +10,8 @@
 //! | `agent` | `DIGLOT_AGENT` | yes | the agent that is used when none is named |
 //! | `log` | `DIGLOT_LOG` | yes | what is logged: `off`, `error`, `warn`, `info`, `debug`, `trace`, or `target=level,…` |
 //! | `trace` | `DIGLOT_TRACE` | no | where to record both wires |
+//! | `files` | `DIGLOT_FILES` | no | whether an agent behind `diglot claude` may read and write files through diglot |
+//! | `terminals` | `DIGLOT_TERMINALS` | no | whether it may run commands through diglot |
 //! | `[agents.NAME]` `command`, `args`, `env` | – | no | how to start the agent of that name |
 //!
 //! The user's file is `diglot/config.toml` in `$XDG_CONFIG_HOME`, else in `~/.config`; the project's file
@@ -35,6 +37,10 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// What is logged.
     pub log: Option<String>,
+    /// An agent may read and write files through diglot.
+    pub files: bool,
+    /// An agent may run commands through diglot.
+    pub terminals: bool,
     /// The user's own agents, and his changes to known ones, by name.
     pub agents: BTreeMap<String, AgentConfig>,
     /// What was ignored, and why; to be logged.
@@ -127,6 +133,8 @@ impl Config {
                 "agent" => self.agent = Some(string(path, &key, value)?),
                 "trace" => self.trace = Some(string(path, &key, value)?.into()),
                 "log" => self.log = Some(string(path, &key, value)?),
+                "files" => self.files = boolean(path, &key, &value)?,
+                "terminals" => self.terminals = boolean(path, &key, &value)?,
                 "agents" => {
                     for (name, value) in self::table(path, &key, value)? {
                         let agent = agent(path, &format!("agents.{name}"), value)?;
@@ -137,7 +145,7 @@ impl Config {
                     return Err(ConfigError::UnknownKey {
                         path: path.to_owned(),
                         key,
-                        known: "agent, log, trace, agents",
+                        known: "agent, log, trace, files, terminals, agents",
                     });
                 }
             }
@@ -150,7 +158,7 @@ impl Config {
             let taken = match key.as_str() {
                 "agent" => string(path, &key, value).map(|agent| self.agent = Some(agent)),
                 "log" => string(path, &key, value).map(|log| self.log = Some(log)),
-                "trace" | "agents" => {
+                "trace" | "agents" | "files" | "terminals" => {
                     self.warnings.push(format!(
                         "{}: `{key}` is ignored, because a project must not make diglot start programs or write files; \
                          set it in your own configuration",
@@ -178,6 +186,9 @@ impl Config {
         if let Some(trace) = env("DIGLOT_TRACE").filter(|value| !value.is_empty()) {
             self.trace = Some(trace.into());
         }
+        let switch = |name: &str| text(name).map(|value| !matches!(&*value, "0" | "false" | "no" | "off"));
+        self.files = switch("DIGLOT_FILES").unwrap_or(self.files);
+        self.terminals = switch("DIGLOT_TERMINALS").unwrap_or(self.terminals);
     }
 }
 
@@ -273,6 +284,10 @@ fn string(path: &Path, key: &str, value: Value) -> Result<String, ConfigError> {
         Value::String(text) => Ok(text),
         other => Err(wrong(path, key.to_owned(), "a string", &other)),
     }
+}
+
+fn boolean(path: &Path, key: &str, value: &Value) -> Result<bool, ConfigError> {
+    value.as_bool().ok_or_else(|| wrong(path, key.to_owned(), "true or false", value))
 }
 
 fn table(path: &Path, key: &str, value: Value) -> Result<Table, ConfigError> {
@@ -394,7 +409,7 @@ mod tests {
             ("[agents.x]\nargs = ['a', 2]", &["`agents.x.args[1]`", "a string", "an integer"]),
             ("[agents.x]\nenv = { A = true }", &["`agents.x.env.A`", "a boolean"]),
             ("[agents.x]\ncmd = 'a'", &["no key `agents.x.cmd`", "command, args, env"]),
-            ("agnet = 'x'", &["no key `agnet`", "agent, log, trace, agents"]),
+            ("agnet = 'x'", &["no key `agnet`", "agent, log, trace, files, terminals, agents"]),
             ("agent = ", &["config.toml", "TOML"]),
         ] {
             let message = Place::new().user(text).load().unwrap_err().to_string();

@@ -4,6 +4,8 @@
 
 pub mod child;
 pub mod guard;
+pub mod http;
+pub mod mcp_http;
 pub mod reader;
 pub mod relay;
 pub mod sink;

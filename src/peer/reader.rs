@@ -72,6 +72,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// What is read from, for one who wants its bytes as they are. What was already read is lost: call it before any frame.
+    pub fn into_io(self) -> R {
+        self.io
+    }
+
     /// What is read from.
     pub(super) fn io_mut(&mut self) -> &mut R {
         &mut self.io

@@ -1,18 +1,22 @@
 //! The MCP server that answers permission questions (`--permission-prompt-tool mcp__SERVER__TOOL`).
 //!
-//! Owns that server's process: started with the first question, below a guard like every other. Keeps: a question whose
+//! Owns that server's process, started with the first question below a guard like every other, or the conversation with it
+//! over HTTP. Keeps: a question whose
 //! server does not start, breaks off or answers with nonsense is answered with the reason, and that is no approval; how long
 //! a person takes to answer is nobody's business here.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::registry::Mail;
 use crate::peer::child::{Child, ChildSpec};
+use crate::peer::mcp_http::Remote;
 use crate::wire::frame::{Frame, write_line};
 use crate::wire::jsonrpc::{self, Id, Message, RpcError};
 
@@ -33,18 +37,36 @@ pub(super) struct Question {
     pub(super) arguments: Value,
 }
 
+/// How the server is reached.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// As a program, on its stdin and stdout.
+    Program(ChildSpec),
+    /// Over HTTP.
+    Http(Remote),
+}
+
 /// Serves questions until nobody asks any more.
-pub(super) async fn serve(spec: ChildSpec, mut questions: mpsc::Receiver<Question>, mailbox: mpsc::Sender<Mail>) {
+pub(super) async fn serve(
+    way: Result<Way, String>,
+    mut questions: mpsc::Receiver<Question>,
+    mailbox: mpsc::Sender<Mail>,
+) {
     let mut waiting: VecDeque<Question> = VecDeque::new();
     loop {
         let Some(question) = questions.recv().await else { return };
         waiting.push_back(question);
-        let why = match Child::spawn(&spec).await {
-            Ok(child) => match Server::new(child).run(&mut waiting, &mut questions, &mailbox).await {
+        let link = match &way {
+            Ok(Way::Program(spec)) => Child::spawn(spec).await.map(Link::Program).map_err(|error| error.to_string()),
+            Ok(Way::Http(remote)) => Ok(Link::http(remote.clone())),
+            Err(why) => Err(why.clone()),
+        };
+        let why = match link {
+            Ok(link) => match Server::new(link).run(&mut waiting, &mut questions, &mailbox).await {
                 Ok(()) => return,
                 Err(why) => why,
             },
-            Err(error) => error.to_string(),
+            Err(why) => why,
         };
         let said = format!("the MCP server that answers permission questions is not there: {why}");
         for question in waiting.drain(..) {
@@ -59,8 +81,65 @@ async fn tell(mailbox: &mpsc::Sender<Mail>, effect: u64, answer: Result<String, 
     mailbox.send(Mail::ToolCalled { effect, answer }).await.map_err(|_| ())
 }
 
+/// The connection to the server.
+enum Link {
+    Program(Child),
+    Http {
+        to: mpsc::Sender<Bytes>,
+        from: mpsc::Receiver<Bytes>,
+        /// Ends with this.
+        _task: JoinSet<()>,
+    },
+}
+
+impl Link {
+    fn http(remote: Remote) -> Self {
+        let (to, lines) = mpsc::channel(QUESTIONS);
+        let (out, from) = mpsc::channel(QUESTIONS);
+        let mut task = JoinSet::new();
+        task.spawn(remote.carry(lines, out));
+        Self::Http { to, from, _task: task }
+    }
+
+    async fn send(&self, line: &[u8]) -> Result<(), ()> {
+        match self {
+            Self::Program(child) => {
+                let mut bytes = Vec::with_capacity(line.len() + 1);
+                write_line(&mut bytes, line);
+                child.input.send(bytes).await.map_err(|_| ())
+            }
+            Self::Http { to, .. } => to.send(line.to_vec().into()).await.map_err(|_| ()),
+        }
+    }
+
+    /// The next line; `None` when no more can come. May be dropped at any time.
+    async fn next(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Program(child) => loop {
+                match child.output.next_frame().await? {
+                    Frame::Line(line) => return Some(line),
+                    Frame::Noise(_) => {}
+                }
+            },
+            Self::Http { from, .. } => from.recv().await,
+        }
+    }
+
+    /// Why no more can come.
+    async fn end(&mut self) -> String {
+        match self {
+            Self::Program(child) => {
+                // One that has closed its stdout and lives on is of no use either.
+                let exit = tokio::time::timeout(Duration::from_secs(2), child.exit.wait()).await;
+                exit.map_or_else(|_| "it closed its stdout".to_owned(), |exit| exit.to_string())
+            }
+            Self::Http { .. } => "the connection ended".to_owned(),
+        }
+    }
+}
+
 struct Server {
-    child: Child,
+    link: Link,
     ready: bool,
     /// The request's id → the question's effect.
     asked: HashMap<u64, u64>,
@@ -68,8 +147,8 @@ struct Server {
 }
 
 impl Server {
-    fn new(child: Child) -> Self {
-        Self { child, ready: false, asked: HashMap::new(), count: 0 }
+    fn new(link: Link) -> Self {
+        Self { link, ready: false, asked: HashMap::new(), count: 0 }
     }
 
     /// `Ok`: nobody asks any more. However it ends, every question is answered.
@@ -120,27 +199,20 @@ impl Server {
                 () = sleep_until(limit), if !self.ready => {
                     return Err(format!("no handshake within {} s", START_LIMIT.as_secs()));
                 }
-                frame = self.child.output.next_frame() => match frame {
-                    Some(Frame::Line(line)) => {
+                line = self.link.next() => match line {
+                    Some(line) => {
                         if let Some((effect, answer)) = self.heard(&line, waiting).await? && tell(mailbox, effect, answer).await.is_err() {
                             return Ok(());
                         }
                     }
-                    Some(Frame::Noise(_)) => {}
-                    None => {
-                        // One that has closed its stdout and lives on is of no use either.
-                        let exit = tokio::time::timeout(Duration::from_secs(2), self.child.exit.wait()).await;
-                        return Err(exit.map_or_else(|_| "it closed its stdout".to_owned(), |exit| exit.to_string()));
-                    }
+                    None => return Err(self.link.end().await),
                 },
             }
         }
     }
 
     async fn send(&self, line: &[u8]) -> Result<(), String> {
-        let mut bytes = Vec::with_capacity(line.len() + 1);
-        write_line(&mut bytes, line);
-        self.child.input.send(bytes).await.map_err(|_| "it no longer reads".to_owned())
+        self.link.send(line).await.map_err(|()| "it no longer reads".to_owned())
     }
 
     async fn ask(&mut self, question: Question) -> Result<(), String> {

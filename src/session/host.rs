@@ -4,7 +4,7 @@
 //! and ends nothing by itself (rule 16 of the hosts); SIGTERM ends all at once with 143, SIGHUP with 129, SIGINT interrupts
 //! the turn (rule 17); when this returns, everything is written and no process is left.
 
-use std::collections::HashMap;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +17,17 @@ use super::asker;
 use super::near;
 use super::printer::{Format, Printer};
 use super::registry::{MAILBOX, Mail};
+use super::relays::{Proxied, pump, remote};
 use super::store::{SessionRecord, SessionStore};
 use super::task::{Outside, SessionTask};
+use super::terminals;
 use crate::peer::child::ChildSpec;
-use crate::peer::relay::{Conn, Relay, RelayEvent, TOKEN};
+use crate::peer::http::HTTPS;
+use crate::peer::relay::{Relay, TOKEN};
 use crate::peer::stdio;
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::claude_over_acp::{ClaudeOverAcp, RelayCommand, Settings};
+use crate::translate::client::{ClientDone, ClientFailure};
 use crate::translate::{Clock, IdSource};
 use crate::wire::acp_client::McpServer;
 use crate::wire::frame::Frame;
@@ -132,28 +136,47 @@ pub async fn run(options: HostOptions) -> u8 {
             tracing::warn!(%error, "the session cannot be resumed later");
         }
     };
-    // Only a host that speaks back can have MCP servers of its own.
-    let relay = match &input {
-        Input::Stream => open_relay(&mut settings),
-        Input::Prompt(_) => None,
-    };
+    // Only a host that speaks back can have MCP servers of its own; others the agent may not reach by itself.
+    let by_http = settings.options.mcp_servers.iter().any(|server| matches!(server, McpServer::Remote { .. }));
+    let relay = if input == Input::Stream || by_http { open_relay(&mut settings) } else { None };
+    let proxied = Proxied::default();
     let (to_clients, lines) = mpsc::channel(RELAYED);
-    let pump = relay.map(|relay| tokio::spawn(pump(relay, lines, mailbox.clone())));
+    let pump = relay.map(|relay| tokio::spawn(pump(relay, proxied.clone(), lines, mailbox.clone())));
     let relayed = move |conn, line| {
         if to_clients.try_send((conn, line)).is_err() {
             tracing::warn!("an MCP client does not read; a message for it is lost");
         }
     };
     let (to_asker, questions) = mpsc::channel(asker::QUESTIONS);
-    let asking = asker
-        .and_then(|server| asker_spec(server, &settings, &launch))
-        .map(|spec| tokio::spawn(asker::serve(spec, questions, mailbox.clone())));
+    let asking = asker.map(|server| {
+        // One that cannot be reached says so when it is asked.
+        let way = asker_way(&server, &settings, &launch);
+        tokio::spawn(asker::serve(way, questions, mailbox.clone()))
+    });
     let ask_mailbox = mailbox.clone();
     let ask = move |effect, tool, arguments| {
         if to_asker.try_send(asker::Question { effect, tool, arguments }).is_err() {
             let answer = Err("too many permission questions wait, or nobody answers them".to_owned());
             // What cannot be said now is said by the end of the turn.
             let _ = ask_mailbox.try_send(Mail::ToolCalled { effect, answer });
+        }
+    };
+    let (to_client, works) = mpsc::channel(terminals::WORKS);
+    let serves = settings.options.files || settings.options.terminals;
+    let client = serves.then(|| tokio::spawn(terminals::serve(works, mailbox.clone(), launch.guard.clone())));
+    let client_mailbox = mailbox.clone();
+    let work = move |effect, work| {
+        if to_client.try_send((effect, work)).is_err() {
+            let done = ClientDone::Failed(ClientFailure::Failed("too much is asked for at once".into()));
+            // What cannot be said now is said by the end of the turn.
+            let _ = client_mailbox.try_send(Mail::Client { effect, done });
+        }
+    };
+    let proxy = move |server: McpServer| {
+        if let Err(error) = proxied.add(&server) {
+            // Its client is told that there is no such server.
+            let name = server.name();
+            let _ = writeln!(std::io::stderr(), "Warning: MCP server {name} is left out: {error}");
         }
     };
     let task = SessionTask {
@@ -164,7 +187,13 @@ pub async fn run(options: HostOptions) -> u8 {
         near: near.clone(),
         launch: Arc::new(launch),
         trace: trace.clone(),
-        outside: Some(Outside { remember: Box::new(remember), ask: Box::new(ask), relay: Box::new(relayed) }),
+        outside: Some(Outside {
+            remember: Box::new(remember),
+            ask: Box::new(ask),
+            client: Box::new(work),
+            proxy: Box::new(proxy),
+            relay: Box::new(relayed),
+        }),
     };
     drop(near);
     let mut session = tokio::spawn(task.run());
@@ -238,6 +267,11 @@ pub async fn run(options: HostOptions) -> u8 {
         asking.abort();
         let _ = asking.await;
     }
+    if let Some(client) = client {
+        // Its commands go with it.
+        client.abort();
+        let _ = client.await;
+    }
     if let Some(pump) = pump {
         // Its folder goes with it.
         pump.abort();
@@ -249,14 +283,18 @@ pub async fn run(options: HostOptions) -> u8 {
     code
 }
 
-/// How the MCP server that answers permission questions is started; `None` when it is no program.
-fn asker_spec(server: McpServer, settings: &Settings, launch: &Launch) -> Option<ChildSpec> {
-    let McpServer::Stdio { command, args, env, .. } = server else { return None };
-    let mut spec = ChildSpec::new(command, settings.cwd.clone());
-    spec.args = args.into_iter().map(Into::into).collect();
-    spec.env = env.into_iter().map(|pair| (pair.name.into(), pair.value.into())).collect();
-    spec.guard.clone_from(&launch.guard);
-    Some(spec)
+/// How the MCP server that answers permission questions is reached.
+fn asker_way(server: &McpServer, settings: &Settings, launch: &Launch) -> Result<asker::Way, String> {
+    match server {
+        McpServer::Stdio { command, args, env, .. } => {
+            let mut spec = ChildSpec::new(command, settings.cwd.clone());
+            spec.args = args.iter().map(Into::into).collect();
+            spec.env = env.iter().map(|pair| ((&pair.name).into(), (&pair.value).into())).collect();
+            spec.guard.clone_from(&launch.guard);
+            Ok(asker::Way::Program(spec))
+        }
+        McpServer::Remote { .. } => remote(server).map(asker::Way::Http).map_err(|error| error.to_string()),
+    }
 }
 
 /// Opens the relay and says how it is started.
@@ -268,44 +306,13 @@ fn open_relay(settings: &mut Settings) -> Option<Relay> {
                 program,
                 args: vec!["mcp-relay".into(), format!("--socket={}", relay.path().display())],
                 env: vec![(TOKEN.to_owned(), relay.token().to_owned())],
+                https: HTTPS,
             });
             Some(relay)
         }
         Err(error) => {
             tracing::debug!(%error, "no relay");
             None
-        }
-    }
-}
-
-/// Carries lines between the relay's connections and the session.
-async fn pump(mut relay: Relay, mut lines: mpsc::Receiver<(u64, Vec<u8>)>, mailbox: mpsc::Sender<Mail>) {
-    let mut open: HashMap<u64, (Conn, Arc<str>)> = HashMap::new();
-    loop {
-        let mail = tokio::select! {
-            Some((number, line)) = lines.recv() => {
-                if let Some((conn, _)) = open.get(&number) {
-                    relay.send(*conn, &line);
-                }
-                continue;
-            }
-            event = relay.next() => match event {
-                RelayEvent::Opened { conn, server } => {
-                    open.insert(conn.number(), (conn, server.into()));
-                    continue;
-                }
-                RelayEvent::Line { conn, line } => match open.get(&conn.number()) {
-                    Some((_, server)) => Mail::Relay { conn: conn.number(), server: server.clone(), line: Some(line) },
-                    None => continue,
-                },
-                RelayEvent::Closed { conn } => match open.remove(&conn.number()) {
-                    Some((_, server)) => Mail::Relay { conn: conn.number(), server, line: None },
-                    None => continue,
-                },
-            },
-        };
-        if mailbox.send(mail).await.is_err() {
-            return;
         }
     }
 }

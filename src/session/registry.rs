@@ -9,6 +9,8 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use tokio::sync::mpsc;
 
+use crate::translate::client::{ClientDone, Output};
+
 /// Lines that may wait for a session. It takes them at once, so they wait only while its process is being started.
 pub(super) const MAILBOX: usize = 256;
 
@@ -21,6 +23,10 @@ pub(super) enum Mail {
     Interrupted,
     /// The permission tool answered, or could not.
     ToolCalled { effect: u64, answer: Result<String, String> },
+    /// A work for the agent was done, or could not be.
+    Client { effect: u64, done: ClientDone },
+    /// A command of the agent's has ended.
+    CommandEnded { terminal: u64, output: Output },
     /// Of the MCP relay; without a line the connection has ended.
     Relay { conn: u64, server: Arc<str>, line: Option<Bytes> },
 }

@@ -24,7 +24,9 @@ use super::near::{Gone, NearQueue, Out, Place};
 use super::registry::Mail;
 use crate::peer::child::{Child, ChildControl, ChildExit, ChildInput, ChildOutput, ChildSpec, SpawnError};
 use crate::trace::{Dir, Trace, Wire};
+use crate::translate::client::ClientWork;
 use crate::translate::{Action, Actions, Event, FarExit, FarSpec, FileContent, StartFailure, Stop, Timer, Translator};
+use crate::wire::acp_client::McpServer;
 use crate::wire::frame::{Frame, write_line};
 
 /// Lines kept for the editor or the agent before the agent is no longer read.
@@ -80,6 +82,10 @@ pub(super) struct Outside {
     pub(super) remember: Box<dyn FnMut(String) + Send>,
     /// Asks the permission tool.
     pub(super) ask: Box<dyn FnMut(u64, String, serde_json::Value) + Send>,
+    /// Does something for the agent.
+    pub(super) client: Box<dyn FnMut(u64, ClientWork) + Send>,
+    /// An MCP server over HTTP is to be reached through the relay.
+    pub(super) proxy: Box<dyn FnMut(McpServer) + Send>,
     /// A line for a connection of the MCP relay.
     pub(super) relay: Box<dyn FnMut(u64, Vec<u8>) + Send>,
 }
@@ -294,6 +300,8 @@ impl<T: Translator> SessionTask<T> {
             Mail::Near(line) => self.handle(Event::Near(&line), s).await,
             Mail::Interrupted => self.handle(Event::Interrupted, s).await,
             Mail::ToolCalled { effect, answer } => self.handle(Event::ToolCalled { effect, answer }, s).await,
+            Mail::Client { effect, done } => self.handle(Event::Client { effect, done }, s).await,
+            Mail::CommandEnded { terminal, output } => self.handle(Event::CommandEnded { terminal, output }, s).await,
             Mail::Relay { conn, server, line } => {
                 self.handle(Event::Relay { conn, server: &server, line: line.as_deref() }, s).await;
             }
@@ -383,6 +391,16 @@ impl<T: Translator> SessionTask<T> {
                     Action::AskTool { effect, tool, arguments } => {
                         if let Some(outside) = &mut self.outside {
                             (outside.ask)(effect, tool, arguments);
+                        }
+                    }
+                    Action::Proxy(server) => {
+                        if let Some(outside) = &mut self.outside {
+                            (outside.proxy)(server);
+                        }
+                    }
+                    Action::Client { effect, work } => {
+                        if let Some(outside) = &mut self.outside {
+                            (outside.client)(effect, work);
                         }
                     }
                     Action::Remember { agent_session } => {

@@ -8,6 +8,7 @@ pub mod acp_agent;
 pub mod acp_over_acp;
 pub mod acp_over_claude;
 pub mod claude_over_acp;
+pub mod client;
 pub mod content;
 pub mod diff;
 pub mod partial_json;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::wire::acp::{ContentBlock, ContentChunk, SessionNotification, SessionUpdate, methods};
+use crate::wire::acp_client::McpServer;
 use crate::wire::jsonrpc;
 use crate::wire::stream_json_agent::{Delta, StreamEvent, stream_event};
 
@@ -46,6 +48,20 @@ pub enum Event<'a> {
         effect: u64,
         /// The text it gave, or why there is none.
         answer: Result<String, String>,
+    },
+    /// What came of [`Action::Client`].
+    Client {
+        /// The action's number.
+        effect: u64,
+        /// What came of it.
+        done: client::ClientDone,
+    },
+    /// A command that [`client::ClientWork::Run`] started has ended.
+    CommandEnded {
+        /// The terminal's number.
+        terminal: u64,
+        /// All that is kept of its output.
+        output: client::Output,
     },
     /// A line of a program that reached diglot through its MCP relay.
     Relay {
@@ -190,6 +206,15 @@ pub enum Action {
         tool: String,
         /// `{tool_name, input, tool_use_id}`.
         arguments: serde_json::Value,
+    },
+    /// The relay's clients that want the server of this name are to be carried to it: the agent cannot reach it by itself.
+    Proxy(McpServer),
+    /// Do something for the agent; [`Event::Client`] follows where the work has an answer.
+    Client {
+        /// Comes back with the answer.
+        effect: u64,
+        /// What.
+        work: client::ClientWork,
     },
     /// Keep which session of the agent belongs to the host's session.
     Remember {

@@ -18,6 +18,13 @@ pub mod methods {
     pub const SESSION_SET_CONFIG_OPTION: &str = "session/set_config_option";
     pub const ELICITATION_CREATE: &str = "elicitation/create";
     pub const ELICITATION_COMPLETE: &str = "elicitation/complete";
+    pub const FS_READ_TEXT_FILE: &str = "fs/read_text_file";
+    pub const FS_WRITE_TEXT_FILE: &str = "fs/write_text_file";
+    pub const TERMINAL_CREATE: &str = "terminal/create";
+    pub const TERMINAL_OUTPUT: &str = "terminal/output";
+    pub const TERMINAL_WAIT_FOR_EXIT: &str = "terminal/wait_for_exit";
+    pub const TERMINAL_KILL: &str = "terminal/kill";
+    pub const TERMINAL_RELEASE: &str = "terminal/release";
 }
 
 lenient! {
@@ -284,7 +291,7 @@ lenient! {
 pub struct Initialize {
     /// Always 1 (quirk 49: 2 selects a draft).
     pub protocol_version: u16,
-    /// What diglot serves: neither files nor terminals (rendition table, row `fs/*`).
+    /// What diglot serves: neither files nor terminals, unless the user switched them on (rendition table, row `fs/*`).
     pub client_capabilities: ClientCapabilities,
     /// Who asks.
     pub client_info: ClientInfo,

@@ -5,6 +5,7 @@ pub mod acp_client;
 pub mod acp_editor;
 pub mod frame;
 pub mod jsonrpc;
+pub mod sse;
 pub mod stream_json;
 pub mod stream_json_agent;
 pub mod text;

@@ -350,6 +350,8 @@ impl Conversation {
                 // A host's session has these; an editor's never does.
                 other @ (Action::Relay { .. }
                 | Action::AskTool { .. }
+                | Action::Client { .. }
+                | Action::Proxy(_)
                 | Action::Remember { .. }
                 | Action::Warn(_)
                 | Action::Exit(_)) => {

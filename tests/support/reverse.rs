@@ -12,8 +12,10 @@ use std::time::Duration;
 use diglot::mappings::Mappings;
 use diglot::translate::claude_over_acp::host::mcp_servers;
 use diglot::translate::claude_over_acp::{ClaudeOverAcp, Effort, Open, Options, RelayCommand, Settings, States};
+use diglot::translate::client::{ClientDone, ClientWork, Output};
 use diglot::translate::rules::{PermissionMode, Rules};
 use diglot::translate::{Action, Actions, Clock, Event, FarExit, FarSpec, StartFailure, Stop, Timer, Translator};
+use diglot::wire::acp_client::McpServer;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -61,6 +63,12 @@ pub(crate) struct Setting {
     pub(crate) forget: bool,
     /// There is an MCP relay.
     pub(crate) relay: bool,
+    /// `--permission-prompt-tool mcp__S__T`: T.
+    pub(crate) permission_tool: Option<String>,
+    /// `--diglot-files`.
+    pub(crate) files: bool,
+    /// `--diglot-terminals`.
+    pub(crate) terminals: bool,
 }
 
 impl Default for Setting {
@@ -91,6 +99,9 @@ impl Default for Setting {
             elicits: false,
             forget: false,
             relay: true,
+            permission_tool: None,
+            files: false,
+            terminals: false,
         }
     }
 }
@@ -125,6 +136,12 @@ pub(crate) enum Input {
     Timer(Timer),
     /// A program behind the MCP relay writes a line, or has gone.
     Relay(u64, String, Option<Vec<u8>>),
+    /// The permission tool answered, or could not.
+    Tool(u64, Result<String, String>),
+    /// What came of a work for the agent.
+    Client(u64, ClientDone),
+    /// A command of the agent's has ended.
+    CommandEnded(u64, Output),
 }
 
 /// Something that diglot does.
@@ -137,6 +154,9 @@ pub(crate) enum Done {
     Set(Timer, Duration),
     Clear(Timer),
     Relay(u64, Vec<u8>),
+    Client(u64, ClientWork),
+    Proxy(McpServer),
+    Tool(u64, String, Value),
     Remember(String),
     Warn(String),
     Exit(u8),
@@ -150,6 +170,8 @@ pub(crate) struct Conversation {
     /// Nothing is written to it any more.
     deaf: bool,
     heard: bool,
+    /// Files and terminals are served.
+    serves: (bool, bool),
     pub(crate) host_open: bool,
     pub(crate) exited: bool,
     timers: Vec<Timer>,
@@ -188,6 +210,7 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
         program: "/bin/diglot".to_owned(),
         args: vec!["mcp-relay".to_owned()],
         env: vec![("TOKEN".to_owned(), "secret".to_owned())],
+        https: true,
     };
     Ok(Settings {
         profile: Arc::new(profile),
@@ -202,7 +225,7 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
             partial: setting.partial,
             replay: setting.replay,
             asks_host: setting.asks_host,
-            permission_tool: None,
+            permission_tool: setting.permission_tool.clone(),
             mode,
             rules,
             model: setting.model.clone(),
@@ -221,12 +244,23 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
             forward_subagent_text: setting.forward_subagent_text,
             elicits: setting.elicits,
             forget: setting.forget,
+            files: setting.files,
+            terminals: setting.terminals,
         },
         relay: setting.relay.then_some(relay),
         pid: 1,
         ids: Box::new(Counter::default()),
         clock: Box::new(Ticks::default()),
     })
+}
+
+/// Whether a work is of a kind that was switched on.
+fn setting_serves(work: &ClientWork, (files, terminals): &(bool, bool)) -> bool {
+    match work {
+        ClientWork::Read { .. } | ClientWork::Write { .. } => *files,
+        ClientWork::Find { .. } => *files || *terminals,
+        _ => *terminals,
+    }
 }
 
 impl Conversation {
@@ -240,6 +274,7 @@ impl Conversation {
             runs: false,
             deaf: false,
             heard: false,
+            serves: (setting.files, setting.terminals),
             host_open: true,
             exited: false,
             timers: Vec::new(),
@@ -339,6 +374,16 @@ impl Conversation {
                 self.judge.time_ran_out(*timer);
                 self.event(Event::Timer(*timer), &mut done);
             }
+            Input::Tool(effect, answer) => {
+                self.judge.tool_answers(*effect, answer.as_deref().ok());
+                self.event(Event::ToolCalled { effect: *effect, answer: answer.clone() }, &mut done);
+            }
+            Input::Client(effect, finished) => {
+                self.event(Event::Client { effect: *effect, done: finished.clone() }, &mut done);
+            }
+            Input::CommandEnded(terminal, output) => {
+                self.event(Event::CommandEnded { terminal: *terminal, output: output.clone() }, &mut done);
+            }
             Input::Relay(conn, server, line) => {
                 self.judge.relay_says(*conn, line.as_deref());
                 self.event(Event::Relay { conn: *conn, server, line: line.as_deref() }, &mut done);
@@ -409,6 +454,17 @@ impl Conversation {
                     Done::Clear(timer)
                 }
                 Action::Relay { conn, line } => Done::Relay(conn, line),
+                Action::Proxy(server) => Done::Proxy(server),
+                Action::AskTool { effect, tool, arguments } => {
+                    self.judge.asks_tool(effect, &arguments);
+                    Done::Tool(effect, tool, arguments)
+                }
+                Action::Client { effect, work } => {
+                    if !setting_serves(&work, &self.serves) {
+                        self.judge.broken(format!("it does what nobody switched on: {work:?}"));
+                    }
+                    Done::Client(effect, work)
+                }
                 Action::Remember { agent_session } => Done::Remember(agent_session),
                 Action::Warn(text) => Done::Warn(text),
                 Action::Exit(code) => {
@@ -419,8 +475,7 @@ impl Conversation {
                     Done::Exit(code)
                 }
                 Action::Note(_) => continue,
-                // No setting of these files has a permission tool.
-                other @ (Action::End | Action::ReadFile { .. } | Action::ForgetFile | Action::AskTool { .. }) => {
+                other @ (Action::End | Action::ReadFile { .. } | Action::ForgetFile) => {
                     self.judge.broken(format!("it does what only an editor's session does: {other:?}"));
                     continue;
                 }

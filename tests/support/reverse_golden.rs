@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use diglot::translate::client::{ClientDone, ClientFailure, ClientWork, CommandExit, Output};
 use diglot::translate::{FarExit, StartFailure, Stop, Timer};
 use serde::Deserialize;
 use serde_json::json;
@@ -44,6 +45,15 @@ struct Step<'a> {
     timer: String,
     conn: u64,
     server: String,
+    effect: u64,
+    terminal: u64,
+    found: Option<String>,
+    text: Option<String>,
+    missing: Option<String>,
+    not_allowed: Option<String>,
+    failed: Option<String>,
+    output: Option<String>,
+    truncated: bool,
 }
 
 fn timer_name(timer: Timer) -> String {
@@ -95,8 +105,70 @@ fn read_step(line: &str) -> Result<Input, String> {
         "timer" => Input::Timer(timer_of(&step.timer)?),
         "relay" => Input::Relay(step.conn, step.server.clone(), Some(bytes()?)),
         "relay_closed" => Input::Relay(step.conn, step.server, None),
+        "tool" => Input::Tool(step.effect, step.text.ok_or_else(|| step.failed.unwrap_or_default())),
+        "client" => Input::Client(step.effect, done_of(step)),
+        "command_ended" => Input::CommandEnded(
+            step.terminal,
+            Output {
+                text: step.output.unwrap_or_default(),
+                truncated: step.truncated,
+                exit: Some(CommandExit { code: step.code, signal: step.signal }),
+            },
+        ),
         other => return Err(format!("there is no input {other:?}: {line}")),
     })
+}
+
+/// What came of a work: the member that is there says which. One that says nothing is a work that is done.
+fn done_of(step: Step<'_>) -> ClientDone {
+    match step {
+        Step { found: Some(path), .. } => ClientDone::Found(path.into()),
+        Step { text: Some(text), .. } => ClientDone::Text(text),
+        Step { missing: Some(what), .. } => ClientDone::Failed(ClientFailure::NotFound(what)),
+        Step { not_allowed: Some(why), .. } => ClientDone::Failed(ClientFailure::NotAllowed(why)),
+        Step { failed: Some(why), .. } => ClientDone::Failed(ClientFailure::Failed(why)),
+        Step { output: Some(text), truncated, .. } => ClientDone::Output(Output { text, truncated, exit: None }),
+        Step { kind, .. } if kind == "runs" => ClientDone::Runs,
+        _ => ClientDone::Written,
+    }
+}
+
+/// What came of a work, as a golden line.
+fn write_done(effect: u64, done: &ClientDone) -> String {
+    let (name, value) = match done {
+        ClientDone::Found(path) => ("found", json!(path)),
+        ClientDone::Text(text) => ("text", json!(text)),
+        ClientDone::Written => ("kind", json!("written")),
+        ClientDone::Runs => ("kind", json!("runs")),
+        ClientDone::Output(output) => {
+            let (text, truncated) = (&output.text, output.truncated);
+            return json!({"in": "client", "effect": effect, "output": text, "truncated": truncated}).to_string();
+        }
+        ClientDone::Failed(ClientFailure::NotFound(what)) => ("missing", json!(what)),
+        ClientDone::Failed(ClientFailure::NotAllowed(why)) => ("not_allowed", json!(why)),
+        ClientDone::Failed(ClientFailure::Failed(why)) => ("failed", json!(why)),
+    };
+    json!({"in": "client", "effect": effect, name: value}).to_string()
+}
+
+/// A work as a golden line.
+fn write_work(effect: u64, work: &ClientWork) -> String {
+    let work = match work {
+        ClientWork::Find { path, want, .. } => json!({"work": "find", "path": path, "want": format!("{want:?}")}),
+        ClientWork::Read { path, skip, limit, .. } => {
+            json!({"work": "read", "path": path, "skip": skip, "limit": limit})
+        }
+        ClientWork::Write { path, content, .. } => json!({"work": "write", "path": path, "content": content}),
+        ClientWork::Run { terminal, command, .. } => json!({
+            "work": "run", "terminal": terminal, "program": command.program, "args": command.args,
+            "env": command.env, "cwd": command.cwd, "keep": command.keep,
+        }),
+        ClientWork::Output { terminal } => json!({"work": "output", "terminal": terminal}),
+        ClientWork::Kill { terminal } => json!({"work": "kill", "terminal": terminal}),
+        ClientWork::KillAll => json!({"work": "kill_all"}),
+    };
+    let effect = if effect == 0 { String::new() } else { format!("\"effect\":{effect},") };
+    format!("{{\"out\":\"client\",{effect}{}", &work.to_string()[1..])
 }
 
 /// An input as a golden line.
@@ -127,6 +199,17 @@ pub(crate) fn write_input(input: &Input) -> String {
         }
         Input::Timer(timer) => json!({ "in": "timer", "timer": timer_name(*timer) }).to_string(),
         Input::Relay(conn, server, Some(line)) => bytes(json!({ "in": "relay", "conn": conn, "server": server }), line),
+        Input::Tool(effect, Ok(text)) => json!({"in": "tool", "effect": effect, "text": text}).to_string(),
+        Input::Tool(effect, Err(why)) => json!({"in": "tool", "effect": effect, "failed": why}).to_string(),
+        Input::Client(effect, done) => write_done(*effect, done),
+        Input::CommandEnded(terminal, output) => {
+            let exit = output.exit.unwrap_or_default();
+            json!({
+                "in": "command_ended", "terminal": terminal, "output": output.text, "truncated": output.truncated,
+                "code": exit.code, "signal": exit.signal,
+            })
+            .to_string()
+        }
         Input::Relay(conn, server, None) => json!({ "in": "relay_closed", "conn": conn, "server": server }).to_string(),
     }
 }
@@ -164,6 +247,11 @@ pub(crate) fn write_output(done: &Done) -> String {
         Done::Relay(conn, bytes) => {
             format!("{{\"out\":\"relay\",\"conn\":{conn},\"line\":{}}}", String::from_utf8_lossy(bytes))
         }
+        Done::Proxy(server) => format!("{{\"out\":\"proxy\",\"server\":{}}}", json!(server)),
+        Done::Tool(effect, tool, arguments) => {
+            format!("{{\"out\":\"tool\",\"effect\":{effect},\"tool\":{},\"arguments\":{arguments}}}", json!(tool))
+        }
+        Done::Client(effect, work) => write_work(*effect, work),
         Done::Remember(session) => format!("{{\"out\":\"remember\",\"session\":{}}}", json!(session)),
         Done::Warn(text) => format!("{{\"out\":\"warn\",\"text\":{}}}", json!(text)),
         Done::Exit(code) => format!("{{\"out\":\"exit\",\"code\":{code}}}"),

@@ -87,6 +87,8 @@ pub(crate) struct Judge {
     denied: HashMap<String, u64>,
     granted: HashMap<String, u64>,
     anybody_grants: bool,
+    /// Questions to the permission tool: the call of each.
+    to_tool: HashMap<u64, String>,
     // The agent.
     deaf: bool,
     ids: HashSet<String>,
@@ -139,6 +141,7 @@ impl Judge {
             denied: HashMap::new(),
             granted: HashMap::new(),
             anybody_grants: !setting.allow.is_empty() || !matches!(&*setting.mode, "default" | "dontAsk"),
+            to_tool: HashMap::new(),
             deaf: false,
             ids: HashSet::new(),
             waiting: HashMap::new(),
@@ -269,6 +272,27 @@ impl Judge {
                 self.anybody_grants |= says.contains("\"allow\"") || says.contains("\"approve\"");
             }
             _ => {}
+        }
+    }
+
+    /// The permission tool is asked in the host's place.
+    pub(crate) fn asks_tool(&mut self, effect: u64, arguments: &Value) {
+        let call = text(arguments, "/tool_use_id").to_owned();
+        if call.is_empty() || text(arguments, "/tool_name").is_empty() || !arguments["input"].is_object() {
+            self.broken(format!("the permission tool is asked about nothing: {arguments}"));
+        }
+        if self.to_tool.insert(effect, call).is_some() {
+            self.broken(format!("the permission tool is asked twice under the number {effect}"));
+        }
+    }
+
+    /// It answers; `None`: it could not.
+    pub(crate) fn tool_answers(&mut self, effect: u64, answer: Option<&str>) {
+        let Some(call) = self.to_tool.remove(&effect) else { return };
+        let answer: Value = answer.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        if answer["behavior"] == "allow" {
+            *self.allowed.entry(call).or_default() += 1;
+            self.anybody_grants |= answer["updatedPermissions"].as_array().is_some_and(|p| !p.is_empty());
         }
     }
 

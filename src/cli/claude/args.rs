@@ -133,6 +133,10 @@ pub struct ClaudeArgs {
     pub agent_name: Option<String>,
     /// diglot's own `--diglot-trace`: where to record both wires.
     pub diglot_trace: Option<String>,
+    /// diglot's own `--diglot-files`: the agent may read and write files through diglot.
+    pub diglot_files: bool,
+    /// diglot's own `--diglot-terminals`: the agent may run commands through diglot.
+    pub diglot_terminals: bool,
     /// What has no effect, one line each, to be said on stderr.
     pub warnings: Vec<String>,
 }

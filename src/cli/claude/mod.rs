@@ -45,6 +45,8 @@ Options: those of Claude Code 2.1; what has no meaning for another agent is said
   --resume ID, --continue, --fork-session, --session-id UUID, --no-session-persistence
   --model, --system-prompt, --append-system-prompt, --json-schema, --max-turns, --max-budget-usd, --add-dir
   --diglot-trace FILE     record both wires (NDJSON, secrets masked)
+  --diglot-files          the agent reads and writes files through diglot, in the session's directories only (DIGLOT_FILES=1)
+  --diglot-terminals      the agent runs its commands through diglot; each is decided like a Bash call (DIGLOT_TERMINALS=1)
 
 Examples:
   diglot claude --diglot-agent gemini -p \"what does this project do?\"

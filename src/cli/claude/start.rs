@@ -65,6 +65,8 @@ pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path) -> Result<
         InputFormat::Text => Input::Prompt(prompt(args)?),
     };
     let mut options = conversation(args)?;
+    options.files = args.diglot_files || config.files;
+    options.terminals = args.diglot_terminals || config.terminals;
     let asker = asker(args, &mut options)?;
     let settings = Settings {
         profile: Arc::new(profile),
@@ -277,6 +279,8 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
         // Only this SDK knows the request; a program without a handler for it declines by itself.
         elicits: typescript && version.is_some(),
         forget: args.no_session_persistence,
+        files: false,
+        terminals: false,
     })
 }
 
@@ -297,10 +301,6 @@ fn asker(args: &ClaudeArgs, options: &mut Options) -> Result<Option<McpServer>, 
         return Err(format!("--permission-prompt-tool: no --mcp-config has the server of {name}"));
     };
     let server = options.mcp_servers[at].clone();
-    if matches!(server, McpServer::Remote { .. }) {
-        let name = server.name();
-        return Err(format!("--permission-prompt-tool: {name} is no stdio server, and only such a one is asked"));
-    }
     let tool = &rest[server.name().len() + 2..];
     let prefix = format!("mcp__{}__", server.name());
     if !args.allowed_tools.iter().any(|rule| rule.starts_with(&prefix) && rule != name) {

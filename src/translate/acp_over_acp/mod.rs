@@ -239,7 +239,9 @@ impl Translator for AcpOverAcp {
             | Event::Interrupted
             | Event::ToolCalled { .. }
             | Event::Relay { .. }
-            | Event::FileRead { .. } => {}
+            | Event::FileRead { .. }
+            | Event::Client { .. }
+            | Event::CommandEnded { .. } => {}
         }
     }
 }

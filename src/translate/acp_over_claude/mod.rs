@@ -168,7 +168,12 @@ impl Translator for AcpOverClaude {
         let (gone, before) = (self.near_closed, out.len());
         match event {
             // Claude is started by `session/new`; the others are for hosts.
-            Event::Begin | Event::Interrupted | Event::ToolCalled { .. } | Event::Relay { .. } => {}
+            Event::Begin
+            | Event::Interrupted
+            | Event::ToolCalled { .. }
+            | Event::Client { .. }
+            | Event::CommandEnded { .. }
+            | Event::Relay { .. } => {}
             Event::Near(line) => self.near_line(line, out),
             Event::NearClosed => self.near_closed(out),
             Event::Far(line) => self.far_line(line, out),

@@ -246,6 +246,7 @@ impl ClaudeOverAcp {
                 methods::REQUEST_PERMISSION => self.permission_asked(id, params, out),
                 more::ELICITATION_CREATE => self.elicitation_asked(id, params, out),
                 other if self.own_question(id.clone(), other, params, out) => {}
+                other if self.client_asked(&id, other, params, out) => {}
                 other => {
                     out.note(format!("the agent's request {other} is not served"));
                     let error = RpcError::new(-32601, format!("method not found: {other}"));

@@ -62,6 +62,7 @@ impl ClaudeOverAcp {
             options: Vec::new(),
             choice: Some(choice),
             form: None,
+            act: None,
             hook_asks: None,
         });
         match &self.turn {

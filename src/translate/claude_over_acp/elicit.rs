@@ -70,6 +70,7 @@ impl ClaudeOverAcp {
             options: Vec::new(),
             choice: Some(choice),
             form: None,
+            act: None,
             hook_asks: None,
         });
         match &self.turn {
@@ -113,11 +114,13 @@ impl ClaudeOverAcp {
         self.ask_host(About::Permission(number), &request, out);
     }
 
-    /// The questions of a call that asks some.
-    fn questions_of(&self, call: &str) -> Option<Value> {
-        let tracked = self.turn.as_ref()?.calls.iter().find(|t| t.call.id == call)?;
-        let shown = tracked.uses.first().filter(|one| one.name == "AskUserQuestion")?;
-        shown.input.get("questions").cloned()
+    /// The questions of a call that asks some, whether it was shown yet or not.
+    fn questions_of(&mut self, call: &str) -> Option<Value> {
+        if !self.turn.as_ref()?.calls.iter().any(|t| t.call.id == call) {
+            return None;
+        }
+        let uses = self.uses_now(call);
+        uses.first().filter(|one| one.name == "AskUserQuestion")?.input.get("questions").cloned()
     }
 
     /// The host answered `elicitation`.

@@ -24,11 +24,13 @@
 //! | `notices` | compactions and notices |
 //! | `hooks` | the host's hooks around calls, prompts and turns |
 //! | `relay` | MCP servers that live in the host |
+//! | `served` | files and commands that the agent has diglot read, write and run |
 //! | `schema` | structured output |
 
 mod agent;
 pub mod calls;
 mod choices;
+mod command;
 mod elicit;
 mod finish;
 mod hooks;
@@ -40,6 +42,7 @@ mod question;
 mod relay;
 pub mod render;
 mod schema;
+mod served;
 mod setting;
 mod shown;
 mod stream;
@@ -111,6 +114,8 @@ pub struct RelayCommand {
     pub args: Vec<String>,
     /// Variables it needs.
     pub env: Vec<(String, String)>,
+    /// Whether servers over https can be reached through it; those over http can.
+    pub https: bool,
 }
 
 /// What the command line says of the conversation.
@@ -160,6 +165,10 @@ pub struct Options {
     pub elicits: bool,
     /// `--no-session-persistence`.
     pub forget: bool,
+    /// The agent may read and write files through diglot.
+    pub files: bool,
+    /// The agent may run commands through diglot.
+    pub terminals: bool,
 }
 
 /// Whether `session_state_changed` is sent (rule 15).
@@ -192,6 +201,7 @@ pub struct ClaudeOverAcp {
     asks: Vec<host::HostAsk>,
     hooks: hooks::Hooks,
     relays: relay::Relays,
+    served: served::Served,
     mode: PermissionMode,
     rules: Rules,
     /// What the session cost so far, as the agent says.
@@ -229,6 +239,7 @@ impl ClaudeOverAcp {
             asks: Vec::new(),
             hooks: hooks::Hooks::default(),
             relays: relay::Relays::default(),
+            served: served::Served::default(),
             mode,
             rules,
             cost_usd: 0.0,
@@ -303,6 +314,8 @@ impl Translator for ClaudeOverAcp {
             Event::NearClosed => self.host_closed(out),
             Event::Interrupted => self.interrupted_by_signal(out),
             Event::ToolCalled { effect, answer } => self.permission_tool_answered(effect, answer, out),
+            Event::Client { effect, done } => self.client_did(effect, done, out),
+            Event::CommandEnded { terminal, output } => self.command_ended(terminal, output, out),
             Event::Relay { conn, server, line } => self.relay_said(conn, server, line, out),
             Event::Far(line) => self.agent_line(line, out),
             Event::FarFailed(why) => self.agent_failed(why, out),

@@ -15,7 +15,7 @@ use super::{CLAUDE_VERSION, ClaudeOverAcp, Open};
 use crate::translate::{Action, Actions, Stop, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{
-    AgentCapabilities, ClientCapabilities, ClientInfo, Elicitation, Initialize, Initialized, McpCapabilities,
+    AgentCapabilities, ClientCapabilities, ClientInfo, Elicitation, Fs, Initialize, Initialized, McpCapabilities,
     McpServer, Models, Modes, OpenSession, Opened, PromptBlock, PromptCapabilities, Served, SessionCapabilities,
     SystemPrompt, methods as more,
 };
@@ -44,7 +44,12 @@ impl ClaudeOverAcp {
             (elicits || asks).then(|| Elicitation { url: elicits.then(Served::default), ..Elicitation::default() });
         let params = Initialize {
             protocol_version: crate::wire::acp::PROTOCOL_VERSION,
-            client_capabilities: ClientCapabilities { elicitation, ..ClientCapabilities::default() },
+            client_capabilities: ClientCapabilities {
+                fs: Fs { read_text_file: self.set.options.files, write_text_file: self.set.options.files },
+                terminal: self.set.options.terminals,
+                elicitation,
+                ..ClientCapabilities::default()
+            },
             client_info: ClientInfo { name: "diglot", title: "diglot", version: env!("CARGO_PKG_VERSION") },
         };
         self.ask_agent(methods::INITIALIZE, &params, Asked::Initialize, out);
@@ -189,9 +194,21 @@ impl ClaudeOverAcp {
         let mut left_out = Vec::new();
         for server in self.set.options.mcp_servers.iter().chain(&self.host.mcp_servers) {
             match server {
-                McpServer::Remote { r#type, name, .. } if !(if *r#type == "sse" { sse } else { http }) => {
+                McpServer::Remote { r#type, name, url, .. } if !(if *r#type == "sse" { sse } else { http }) => {
+                    let encrypted = url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
+                    if let Some(relay) = self.set.relay.as_ref().filter(|relay| relay.https || !encrypted) {
+                        // diglot reaches it in the agent's place.
+                        servers.push(relay.server(name));
+                        out.push(Action::Proxy(server.clone()));
+                        continue;
+                    }
                     let title = &self.set.profile.title;
-                    out.push(Action::Warn(format!("{title} cannot reach MCP servers over {type}: {name} is left out")));
+                    let instead = match self.set.relay {
+                        Some(_) => "; put a program that speaks stdio in between, such as `npx mcp-remote URL`",
+                        None => "",
+                    };
+                    let said = format!("{title} cannot reach MCP servers over {type}: {name} is left out{instead}");
+                    out.push(Action::Warn(said));
                     left_out.push(name.clone());
                 }
                 other => servers.push(other.clone()),

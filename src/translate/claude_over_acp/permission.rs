@@ -83,6 +83,7 @@ impl ClaudeOverAcp {
             options,
             choice,
             form: None,
+            act: None,
             hook_asks: None,
         });
         match &self.turn {
@@ -140,7 +141,7 @@ impl ClaudeOverAcp {
     }
 
     /// A call as it is known now, under the ids that the host has seen.
-    fn uses_now(&mut self, call: &str) -> Vec<ToolUse> {
+    pub(super) fn uses_now(&mut self, call: &str) -> Vec<ToolUse> {
         let servers = self.server_names();
         let context = render::Context { cwd: &self.set.cwd, mcp_servers: &servers };
         let Some(turn) = &mut self.turn else { return Vec::new() };
@@ -153,7 +154,7 @@ impl ClaudeOverAcp {
     }
 
     /// Begins to decide: hooks first (report 77).
-    fn decide(&mut self, number: u64, out: &mut Actions) {
+    pub(super) fn decide(&mut self, number: u64, out: &mut Actions) {
         let Some(one) = self.asked_use(number) else {
             return self.refuse(number, "the call could not be shown", &Why::Nobody, out);
         };
@@ -395,6 +396,10 @@ impl ClaudeOverAcp {
             return self.refuse(number, said, &Why::Nobody, out);
         };
         let question = self.questions.open.remove(at);
+        if let Some(act) = question.act {
+            return self.act_allowed(question.id, question.call, act, out);
+        }
+        self.cover_acts(&question);
         question.end(&End::Option(&once), out);
     }
 
@@ -407,6 +412,9 @@ impl ClaudeOverAcp {
             out.note(format!("a call was refused: {why}"));
         }
         question.end(&End::Refused(why), out);
+        if question.act.is_some() {
+            self.act_refused(&question.call, why, out);
+        }
     }
 
     pub(super) fn answer_cancelled(&mut self, number: u64, out: &mut Actions) {
@@ -438,6 +446,7 @@ impl ClaudeOverAcp {
 
     /// The process that asked is gone.
     pub(super) fn questions_void(&mut self, out: &mut Actions) {
+        self.forget_client(out);
         self.forget_host_asks_of_turn(out);
         self.questions.open.clear();
     }

@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 use super::choices::{ChoiceOf, as_list, by};
 use super::elicit;
 use super::render::ToolUse;
+use super::served::Act;
 use crate::translate::Actions;
 use crate::wire::acp_client::Outcome;
-use crate::wire::jsonrpc::{self, Id};
+use crate::wire::jsonrpc::{self, Id, RpcError, codes};
 
 #[derive(Debug)]
 pub(super) struct Question {
@@ -28,6 +29,8 @@ pub(super) struct Question {
     pub(super) choice: Option<ChoiceOf>,
     /// The host was asked by a form: the texts of its questions.
     pub(super) form: Option<Vec<String>>,
+    /// What diglot itself is to do when it is allowed; then no option is chosen.
+    pub(super) act: Option<Act>,
     /// A hook wants the host to be asked, whatever the rules say.
     pub(super) hook_asks: Option<String>,
 }
@@ -55,6 +58,13 @@ impl Question {
     /// Answers the agent, in the words that this kind of question wants.
     pub(super) fn end(&self, end: &End<'_>, out: &mut Actions) {
         let line = match (&self.choice, end) {
+            _ if self.act.is_some() => {
+                let (code, why) = match end {
+                    End::Refused(why) => (codes::INTERNAL_ERROR, *why),
+                    _ => (codes::REQUEST_CANCELLED, "the turn is cancelled"),
+                };
+                jsonrpc::error(&self.id, &RpcError::new(code, why))
+            }
             (Some(ChoiceOf::Grok { .. }), End::Answers(answers)) => {
                 let lists: Map<String, Value> = answers.iter().map(|(q, a)| (q.clone(), as_list(a))).collect();
                 jsonrpc::response(&self.id, &json!({"outcome": "accepted", "answers": lists}))

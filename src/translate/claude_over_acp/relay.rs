@@ -7,13 +7,26 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::ClaudeOverAcp;
 use super::host::{About, NOBODY, parsed};
+use super::{ClaudeOverAcp, RelayCommand};
 use crate::translate::{Action, Actions};
 use crate::wire::acp_client::{McpServer, NameValue};
 use crate::wire::jsonrpc::{self, Id, Message, RpcError};
 use crate::wire::stream_json_agent::HostAnswer;
 use crate::wire::text::Raw;
+
+impl RelayCommand {
+    /// The relay as the server of that name.
+    pub(super) fn server(&self, name: &str) -> McpServer {
+        let pair = |(name, value): &(String, String)| NameValue { name: name.clone(), value: value.clone() };
+        McpServer::Stdio {
+            name: name.to_owned(),
+            command: self.program.clone(),
+            args: self.args.iter().cloned().chain([format!("--server={name}")]).collect(),
+            env: self.env.iter().map(pair).collect(),
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Relays {
@@ -52,13 +65,7 @@ impl ClaudeOverAcp {
             return Vec::new();
         };
         let names: BTreeSet<&String> = self.host.sdk_servers.iter().collect();
-        let server = |name: &&String| McpServer::Stdio {
-            name: (*name).clone(),
-            command: relay.program.clone(),
-            args: relay.args.iter().cloned().chain([format!("--server={name}")]).collect(),
-            env: relay.env.iter().map(|(name, value)| NameValue { name: name.clone(), value: value.clone() }).collect(),
-        };
-        names.iter().map(server).collect()
+        names.into_iter().map(|name| relay.server(name)).collect()
     }
 
     /// A line of an MCP client, or its end.

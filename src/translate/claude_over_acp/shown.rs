@@ -30,6 +30,9 @@ impl ClaudeOverAcp {
         }
         tracked.call.merge(update);
         tracked.asked |= asks;
+        self.fill_terminals(id);
+        let Some(turn) = &mut self.turn else { return };
+        let tracked = turn.tracked(id);
         let known = match (tracked.call.status, at) {
             (Status::Completed | Status::Failed, _) => true,
             (Status::InProgress, ToolUseAt::InProgress) => tracked.call.has_input(),

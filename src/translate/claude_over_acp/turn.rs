@@ -323,6 +323,7 @@ impl ClaudeOverAcp {
             return;
         }
         self.refuse_questions("the turn ended before an answer came", out);
+        self.end_commands(out);
         self.close_calls("the agent said nothing of its end", out);
         self.end_message("end_turn", out);
         if self.mend_structured_output(out) || self.stop_hooks(out) {
@@ -338,6 +339,7 @@ impl ClaudeOverAcp {
         // It may have asked while a hook held the prompt or the end.
         self.refuse_questions("the turn ended before an answer came", out);
         self.close_calls("the turn ended", out);
+        self.end_commands(out);
         self.end_message("end_turn", out);
         let now = self.set.clock.now_ms();
         let Some(turn) = self.turn.take() else { return };
@@ -440,6 +442,7 @@ impl ClaudeOverAcp {
     /// Tells the agent to stop: every question of its own is answered first, or two of them would wait for ever (quirk 18).
     fn cancel_agent(&mut self, out: &mut Actions) {
         self.cancel_questions(out);
+        self.cancel_client(out);
         if let Some(turn) = &mut self.turn {
             turn.cancelled = true;
         }

@@ -267,6 +267,8 @@ static FLAGS: &[Flag] = &[
     // diglot's own.
     flag(&["--agent-name", "--diglot-agent"], Does::Text(|a| &mut a.agent_name)),
     flag(&["--diglot-trace"], Does::Text(|a| &mut a.diglot_trace)),
+    flag(&["--diglot-files"], Does::Switch(|a| &mut a.diglot_files)),
+    flag(&["--diglot-terminals"], Does::Switch(|a| &mut a.diglot_terminals)),
     // What a host may miss.
     flag(&["--advisor"], Does::Warn(Takes::One, ALONE)),
     flag(&["--agent"], Does::Warn(Takes::One, "the agent has subagents of its own (choose the agent itself with --agent-name)")),

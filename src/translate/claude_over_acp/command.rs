@@ -1,0 +1,207 @@
+//! Command lines of an agent's terminals.
+//!
+//! Owns the reading of `terminal/create` and the line that is decided about. Keeps: what is decided about is what runs. A
+//! shell that is only there to run one line is left out of it (`bash -lc 'LINE'` is LINE), and a directory that is not the
+//! session's is in it.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::translate::client::Command;
+use crate::wire::jsonrpc::RpcError;
+
+/// A command as a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CommandLine {
+    /// What a shell would be given.
+    pub(super) line: String,
+    /// Where it runs, if that is not the session's directory.
+    elsewhere: Option<PathBuf>,
+}
+
+impl CommandLine {
+    pub(super) fn of(command: &Command, cwd: &Path) -> Self {
+        let words = std::iter::once(&command.program).chain(&command.args).map(|word| quoted(word));
+        let line = match one_script(&command.program, &command.args) {
+            Some(script) => unwrapped(script),
+            None => words.collect::<Vec<_>>().join(" "),
+        };
+        Self { line, elsewhere: (command.cwd != cwd).then(|| command.cwd.clone()) }
+    }
+
+    /// The line with the directory in which it runs.
+    pub(super) fn elsewhere(&self) -> String {
+        match &self.elsewhere {
+            Some(cwd) => format!("cd {} && {}", quoted(&cwd.to_string_lossy()), self.line),
+            None => self.line.clone(),
+        }
+    }
+}
+
+/// Reads `terminal/create`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read(params: &Map<String, Value>, cwd: &Path, most: usize) -> Result<Command, RpcError> {
+    let wrong = |what: &str| RpcError::invalid_params(format!("terminal/create: {what}"));
+    let text = |name: &str| params.get(name).and_then(Value::as_str);
+    let line = text("command").filter(|line| !line.trim().is_empty()).ok_or_else(|| wrong("`command` is missing"))?;
+    let list = |name: &str| params.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let args: Option<Vec<String>> = list("args").iter().map(|arg| Some(arg.as_str()?.to_owned())).collect();
+    let args = args.ok_or_else(|| wrong("`args` must be strings"))?;
+    let pair = |pair: &Value| Some((pair.get("name")?.as_str()?.to_owned(), pair.get("value")?.as_str()?.to_owned()));
+    let env: Option<Vec<(String, String)>> = list("env").iter().map(pair).collect();
+    let env = env.ok_or_else(|| wrong("`env` must be names and values"))?;
+    let usable = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
+    let nul = args.iter().chain([&line.to_owned()]).chain(env.iter().map(|(_, value)| value)).any(|t| t.contains('\0'));
+    if nul || !env.iter().all(|(name, _)| usable(name)) {
+        return Err(wrong("a text that no command can have"));
+    }
+    let cwd = match text("cwd").filter(|cwd| !cwd.is_empty()).map(PathBuf::from) {
+        Some(cwd) if cwd.is_absolute() => cwd,
+        Some(_) => return Err(wrong("`cwd` must be an absolute path")),
+        None => cwd.to_owned(),
+    };
+    let limit = params.get("outputByteLimit").and_then(Value::as_u64);
+    let keep = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(most).min(most);
+    let (program, args) = match args.is_empty() && !is_plain(line) {
+        // A whole line, as Grok and CodeBuddy send it (quirk 24).
+        true if cfg!(windows) => ("cmd".to_owned(), vec!["/C".to_owned(), line.to_owned()]),
+        true => ("sh".to_owned(), vec!["-c".to_owned(), line.to_owned()]),
+        false => (line.to_owned(), args),
+    };
+    Ok(Command { program, args, env, cwd, keep })
+}
+
+/// Whether a text is a program's name or path and nothing for a shell.
+fn is_plain(line: &str) -> bool {
+    line.chars().all(|c| c.is_alphanumeric() || "_-./+:@%,\\".contains(c))
+}
+
+/// The script of a shell that is given one and nothing else.
+fn one_script<'a>(program: &str, args: &'a [String]) -> Option<&'a str> {
+    let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
+    match (name, args) {
+        ("sh" | "bash" | "zsh" | "dash", [flag, script]) if matches!(&**flag, "-c" | "-lc" | "-l -c") => Some(script),
+        ("cmd" | "cmd.exe", [flag, script]) if flag.eq_ignore_ascii_case("/c") => Some(script),
+        _ => None,
+    }
+}
+
+/// A line without a shell around it that only runs one line.
+pub(super) fn unwrapped(line: &str) -> String {
+    let Some(words) = words(line) else { return line.to_owned() };
+    let inner = words.split_first().and_then(|(program, args)| one_script(program, args));
+    match inner {
+        Some(script) => unwrapped(script),
+        None => line.to_owned(),
+    }
+}
+
+/// The words of a line that needs no shell but for its quotes; `None` for any other.
+fn words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            ' ' | '\t' => words.extend(word.take()),
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match rest.next()? {
+                        '\'' => break,
+                        c => word.push(c),
+                    }
+                }
+            }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match rest.next()? {
+                        '"' => break,
+                        '$' | '`' => return None,
+                        '\\' => match rest.next()? {
+                            c @ ('"' | '\\' | '$' | '`') => word.push(c),
+                            c => word.extend(['\\', c]),
+                        },
+                        c => word.push(c),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().push(rest.next().filter(|c| *c != '\n')?),
+            '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')' | '$' | '`' | '*' | '?' | '[' | '{' | '~' | '#' | '!' => {
+                return None;
+            }
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> Cow<'_, str> {
+    if !word.is_empty() && is_plain(word) && !word.contains('\\') {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', "'\\''")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn command(params: Value) -> Result<Command, RpcError> {
+        read(params.as_object().unwrap(), Path::new("/w"), 1000)
+    }
+
+    fn line(params: Value) -> String {
+        CommandLine::of(&command(params).unwrap(), Path::new("/w")).elsewhere()
+    }
+
+    #[test]
+    #[cfg(not(windows))]
+    fn a_line_without_arguments_is_for_a_shell_and_a_program_is_not() {
+        let ls = command(json!({"command": "ls"})).unwrap();
+        assert_eq!((ls.program.as_str(), ls.args.len(), ls.cwd.as_path()), ("ls", 0, Path::new("/w")));
+        let both = command(json!({"command": "echo a; echo b", "args": []})).unwrap();
+        assert_eq!((both.program.as_str(), both.args), ("sh", vec!["-c".to_owned(), "echo a; echo b".to_owned()]));
+        let spaced = command(json!({"command": "/opt/my tool", "args": ["x"]})).unwrap();
+        assert_eq!((spaced.program.as_str(), spaced.args), ("/opt/my tool", vec!["x".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_decided_about_is_what_runs() {
+        assert_eq!(line(json!({"command": "echo hi > x"})), "echo hi > x");
+        assert_eq!(line(json!({"command": "/bin/bash -lc 'echo hi > x'"})), "echo hi > x");
+        assert_eq!(line(json!({"command": "/bin/sh", "args": ["-lc", "rm -rf x"]})), "rm -rf x");
+        assert_eq!(line(json!({"command": "bash -lc 'echo '\\''a'\\'''"})), "echo 'a'");
+        // More than one line for the shell is no wrapper.
+        assert_eq!(line(json!({"command": "bash -c 'ls' ; rm x"})), "bash -c 'ls' ; rm x");
+        assert_eq!(line(json!({"command": "bash -c \"ls $(rm x)\""})), "bash -c \"ls $(rm x)\"");
+        assert_eq!(line(json!({"command": "bash", "args": ["-c", "ls", "x"]})), "bash -c ls x");
+        assert_eq!(line(json!({"command": "git", "args": ["commit", "-m", "it's"]})), "git commit -m 'it'\\''s'");
+        assert_eq!(line(json!({"command": "ls", "cwd": "/w/sub dir"})), "cd '/w/sub dir' && ls");
+    }
+
+    #[test]
+    fn what_no_command_can_have_is_refused() {
+        for params in [
+            json!({}),
+            json!({"command": " "}),
+            json!({"command": "ls", "args": [1]}),
+            json!({"command": "ls", "env": [{"name": "A"}]}),
+            json!({"command": "ls", "env": [{"name": "A=B", "value": ""}]}),
+            json!({"command": "l\u{0}s"}),
+            json!({"command": "ls", "cwd": "sub"}),
+        ] {
+            assert!(command(params.clone()).is_err(), "{params}");
+        }
+        assert_eq!(command(json!({"command": "ls", "outputByteLimit": 5})).unwrap().keep, 5);
+        assert_eq!(command(json!({"command": "ls", "outputByteLimit": 5_000_000})).unwrap().keep, 1000);
+    }
+}

@@ -207,7 +207,9 @@ impl Judge {
                     let call = text(&params, "/toolCall/toolCallId");
                     match self.sessions.get(&session).and_then(|s| s.calls.get(&call)) {
                         None => self.broken(format!("question {id} is about {call}, which was not announced")),
-                        Some((Status::Final, _)) => self.broken(format!("question {id} is about {call}, which has ended")),
+                        Some((Status::Final, _)) => {
+                            self.broken(format!("question {id} is about {call}, which has ended"))
+                        }
                         Some(_) => {}
                     }
                 }
@@ -260,7 +262,10 @@ impl Judge {
                     }
                     // What was said of a session that did not come to be is of no use.
                     ("session/load" | "session/resume", Err(_)) => {
-                        let again = self.requests.iter().any(|(_, m, s)| matches!(&**m, "session/load" | "session/resume") && *s == session);
+                        let again = self
+                            .requests
+                            .iter()
+                            .any(|(_, m, s)| matches!(&**m, "session/load" | "session/resume") && *s == session);
                         if let Some(known) = self.sessions.get_mut(&session).filter(|_| !again) {
                             known.texts.clear();
                             if known.only_loading {
@@ -290,7 +295,8 @@ impl Judge {
             return;
         };
         let open = session.calls.iter().filter(|(_, (status, _))| *status != Status::Final);
-        let open: Vec<String> = open.map(|(call, _)| format!("call {call} is open when its turn is answered")).collect();
+        let open: Vec<String> =
+            open.map(|(call, _)| format!("call {call} is open when its turn is answered")).collect();
         self.violations.extend(open);
     }
 
@@ -309,15 +315,17 @@ impl Judge {
             None => None,
         };
         let problem = match &*kind {
-            "tool_call" => match session.calls.insert(call.clone(), (status.unwrap_or(Status::Pending), session.turn)) {
-                Some((before, turn)) if before != Status::Final || turn == session.turn => {
-                    Some("is announced twice".to_owned())
+            "tool_call" => {
+                match session.calls.insert(call.clone(), (status.unwrap_or(Status::Pending), session.turn)) {
+                    Some((before, turn)) if before != Status::Final || turn == session.turn => {
+                        Some("is announced twice".to_owned())
+                    }
+                    _ if ["title", "kind", "status"].iter().any(|name| !update[*name].is_string()) => {
+                        Some("is announced without title, kind or status".to_owned())
+                    }
+                    _ => None,
                 }
-                _ if ["title", "kind", "status"].iter().any(|name| !update[*name].is_string()) => {
-                    Some("is announced without title, kind or status".to_owned())
-                }
-                _ => None,
-            },
+            }
             "tool_call_update" => match (session.calls.get_mut(&call).map(|(status, _)| status), status) {
                 (None, _) => Some("is changed and was not announced".to_owned()),
                 (Some(Status::Final), Some(_)) => Some("ends twice".to_owned()),
@@ -377,7 +385,8 @@ impl Judge {
                 if let Some((method, session)) = process.waiting.remove(&id) {
                     process.initialized |= method == "initialize" && outcome.is_ok();
                     // One that cannot be taken up, or not yet, goes on saying what is not for the editor.
-                    let again = |(m, s): &(String, String)| matches!(&**m, "session/load" | "session/resume") && *s == session;
+                    let again =
+                        |(m, s): &(String, String)| matches!(&**m, "session/load" | "session/resume") && *s == session;
                     if again(&(method, session.clone())) && outcome.is_ok() && !process.waiting.values().any(again) {
                         process.returning.remove(&session);
                     }

@@ -207,7 +207,10 @@ impl Simulation {
             }
             13..=39 => {
                 let text = if self.rng.chance(5) { "" } else { "do it" };
-                self.ask("session/prompt", json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] }));
+                self.ask(
+                    "session/prompt",
+                    json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] }),
+                );
             }
             40..=47 => {
                 let line = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } });
@@ -365,7 +368,9 @@ impl Simulation {
         let text = if self.rng.chance(4) { String::new() } else { format!("w{} ", self.said) };
         let update = match self.rng.below(14) {
             0 => json!({ "sessionUpdate": "plan", "entries": [{ "content": "a", "status": "done" }] }),
-            1 => json!({ "sessionUpdate": "available_commands_update", "availableCommands": [{ "name": "a", "description": null }] }),
+            1 => {
+                json!({ "sessionUpdate": "available_commands_update", "availableCommands": [{ "name": "a", "description": null }] })
+            }
             2 => json!({ "sessionUpdate": "usage_update", "used": self.said }),
             3 => json!({ "sessionUpdate": "user_message_chunk", "content": { "type": "text", "text": "do it" } }),
             4 => json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": text } }),
@@ -390,7 +395,17 @@ impl Simulation {
         let mut update = json!({ "toolCallId": id });
         update["sessionUpdate"] = json!(if self.rng.chance(40) { "tool_call" } else { "tool_call_update" });
         for (name, values) in [
-            ("status", vec![json!("pending"), json!("in_progress"), json!("completed"), json!("failed"), json!("odd"), json!(null)]),
+            (
+                "status",
+                vec![
+                    json!("pending"),
+                    json!("in_progress"),
+                    json!("completed"),
+                    json!("failed"),
+                    json!("odd"),
+                    json!(null),
+                ],
+            ),
             ("title", vec![json!("run"), json!(""), json!(null), json!(7)]),
             ("kind", vec![json!("execute"), json!("odd"), json!(null)]),
             ("rawInput", vec![json!({}), json!({ "a": 1 }), json!("x")]),
@@ -405,7 +420,10 @@ impl Simulation {
                     json!([{ "type": "diff", "path": "/w/a", "newText": "x" }]),
                 ],
             ),
-            ("_meta", vec![json!({ "terminal_output": { "terminal_id": "t", "data": "x" } }), json!({ "toolName": "bash" })]),
+            (
+                "_meta",
+                vec![json!({ "terminal_output": { "terminal_id": "t", "data": "x" } }), json!({ "toolName": "bash" })],
+            ),
         ] {
             if self.rng.chance(45) {
                 update[name] = self.rng.pick(&values).cloned().unwrap_or_default();
@@ -438,7 +456,10 @@ impl Simulation {
                 let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" },
                     { "optionId": "always", "name": "Always", "kind": "allow_always" }, { "optionId": "no", "name": "No", "kind": "reject_once" }]);
                 let options = if self.rng.chance(4) { json!([]) } else { options };
-                ("session/request_permission", json!({ "sessionId": session, "toolCall": { "toolCallId": call }, "options": options }))
+                (
+                    "session/request_permission",
+                    json!({ "sessionId": session, "toolCall": { "toolCallId": call }, "options": options }),
+                )
             }
         };
         self.agent_says(number, &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));

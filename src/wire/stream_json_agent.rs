@@ -71,6 +71,8 @@ lenient! {
         model,
         /// Of `interrupt`.
         cancel_queued,
+        /// Of `interrupt`: only if something waits, which then comes at once.
+        send_now,
         /// Of `set_max_thinking_tokens`: a number, or null.
         max_thinking_tokens,
         /// Of `mcp_message`.
@@ -79,7 +81,7 @@ lenient! {
         message,
         /// Of `mcp_set_servers`.
         servers,
-        /// Of `cancel_async_message`.
+        /// Of `cancel_async_message`, and of `interrupt` with `send_now`.
         message_uuid,
         /// Of `initialize`: a string, or an array of strings.
         system_prompt = "systemPrompt",

@@ -61,6 +61,7 @@ impl ClaudeOverAcp {
             at: 0,
             options: Vec::new(),
             choice: Some(choice),
+            form: None,
             act: None,
             hook_asks: None,
         });
@@ -116,6 +117,9 @@ impl ClaudeOverAcp {
                 }
             }
         }
+        if !self.set.options.asks_host && self.set.options.elicits && name == "AskUserQuestion" && !self.host.closed {
+            return self.ask_by_form(number, &input, out);
+        }
         if self.host.closed || !self.set.options.asks_host {
             return self.refuse(number, NOBODY, &Why::Nobody, out);
         }
@@ -142,6 +146,11 @@ impl ClaudeOverAcp {
         }
         let input = parsed(answered.updated_input).unwrap_or_default();
         let answers = input.get("answers").and_then(Value::as_object).cloned().unwrap_or_default();
+        self.choice_ends(number, &answers, out);
+    }
+
+    /// Passes the answers on, by the text of their questions.
+    pub(super) fn choice_ends(&mut self, number: u64, answers: &Map<String, Value>, out: &mut Actions) {
         let Some(at) = self.questions.open.iter().position(|q| q.number == number) else { return };
         let question = &self.questions.open[at];
         match &question.choice {
@@ -154,19 +163,19 @@ impl ClaudeOverAcp {
                 };
                 self.questions.open.remove(at).end(&End::Option(&option), out);
             }
-            Some(ChoiceOf::GrokPlan { .. }) => self.questions.open.remove(at).end(&End::Answers(&answers), out),
-            Some(ChoiceOf::Form { fields, .. }) => match as_content(fields, &answers) {
+            Some(ChoiceOf::GrokPlan { .. }) => self.questions.open.remove(at).end(&End::Answers(answers), out),
+            Some(ChoiceOf::Form { fields, .. }) => match as_content(fields, answers) {
                 Some(content) => {
                     let question = self.questions.open.remove(at);
                     question.end(&End::Answers(&content), out);
-                    self.close_own_call(number, &question.call, &answers, out);
+                    self.close_own_call(number, &question.call, answers, out);
                 }
                 None => self.refuse(number, "the host's answers do not fit the form", &Why::Nobody, out),
             },
             _ if answers.is_empty() => {
                 self.refuse(number, "the host's answer holds no answers to the questions", &Why::Nobody, out);
             }
-            _ => self.questions.open.remove(at).end(&End::Answers(&answers), out),
+            _ => self.questions.open.remove(at).end(&End::Answers(answers), out),
         }
     }
 }

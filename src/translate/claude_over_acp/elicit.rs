@@ -69,6 +69,7 @@ impl ClaudeOverAcp {
             at: 0,
             options: Vec::new(),
             choice: Some(choice),
+            form: None,
             act: None,
             hook_asks: None,
         });
@@ -113,11 +114,13 @@ impl ClaudeOverAcp {
         self.ask_host(About::Permission(number), &request, out);
     }
 
-    /// The questions of a call that asks some.
-    fn questions_of(&self, call: &str) -> Option<Value> {
-        let tracked = self.turn.as_ref()?.calls.iter().find(|t| t.call.id == call)?;
-        let shown = tracked.uses.first().filter(|one| one.name == "AskUserQuestion")?;
-        shown.input.get("questions").cloned()
+    /// The questions of a call that asks some, whether it was shown yet or not.
+    fn questions_of(&mut self, call: &str) -> Option<Value> {
+        if !self.turn.as_ref()?.calls.iter().any(|t| t.call.id == call) {
+            return None;
+        }
+        let uses = self.uses_now(call);
+        uses.first().filter(|one| one.name == "AskUserQuestion")?.input.get("questions").cloned()
     }
 
     /// The host answered `elicitation`.
@@ -132,6 +135,55 @@ impl ClaudeOverAcp {
             result["content"] = content;
         }
         out.far(jsonrpc::response(&question.id, &result));
+    }
+
+    /// A question of the agent's to a host that answers forms only.
+    pub(super) fn ask_by_form(&mut self, number: u64, input: &Map<String, Value>, out: &mut Actions) {
+        let questions = input.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let (mut properties, mut names, mut texts) = (Map::new(), Vec::new(), Vec::new());
+        for (n, question) in questions.iter().enumerate() {
+            let string = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let options = question.get("options").and_then(Value::as_array).into_iter().flatten();
+            let choices: Vec<Value> = options
+                .map(|o| {
+                    let label = string(o, "label");
+                    json!({"const": label, "title": label, "description": string(o, "description")})
+                })
+                .collect();
+            let (title, text) = (string(question, "header"), string(question, "question"));
+            let property = match question.get("multiSelect").and_then(Value::as_bool) {
+                Some(true) => {
+                    json!({"type": "array", "title": title, "description": text, "items": {"anyOf": choices}})
+                }
+                _ => json!({"type": "string", "title": title, "description": text, "oneOf": choices}),
+            };
+            properties.insert(format!("q{n}"), property);
+            names.push(format!("q{n}"));
+            texts.push(text);
+        }
+        let request = json!({
+            "subtype": "elicitation", "mcp_server_name": self.set.profile.name, "message": texts.join("\n"), "mode": "form",
+            "requested_schema": {"type": "object", "properties": properties, "required": names}, "property_order": names,
+        });
+        if let Some(question) = self.questions.open.iter_mut().find(|q| q.number == number) {
+            question.form = Some(texts);
+        }
+        self.state("requires_action", out);
+        self.ask_host(About::Permission(number), &request, out);
+    }
+
+    /// The form was filled in, or not.
+    pub(super) fn form_answered(&mut self, number: u64, answer: &HostAnswer<'_>, out: &mut Actions) {
+        let texts = self.question(number).and_then(|q| q.form.clone()).unwrap_or_default();
+        let content: Map<String, Value> = read(answer.content).unwrap_or_default();
+        if text(answer.action).as_deref() != Some("accept") {
+            return self.refuse(number, "The user did not answer the question.", &Why::Host, out);
+        }
+        let given = texts
+            .iter()
+            .enumerate()
+            .filter_map(|(n, text)| Some((text.clone(), content.get(&format!("q{n}"))?.clone())));
+        self.choice_ends(number, &given.collect(), out);
     }
 
     /// `elicitation/complete`: what was to be done at an address is done.

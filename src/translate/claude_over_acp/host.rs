@@ -196,6 +196,21 @@ impl ClaudeOverAcp {
         let subtype = text(request.subtype).unwrap_or_default();
         match &*subtype {
             "initialize" => self.host_initialize(id, request, out),
+            "interrupt" if boolean(request.send_now) == Some(true) => {
+                let waits = !self.queue.is_empty();
+                let named = text(request.message_uuid);
+                if let Some(at) = self.queue.iter().position(|q| Some(q.uuid.as_str()) == named.as_deref())
+                    && let Some(first) = self.queue.remove(at)
+                {
+                    self.queue.push_front(first);
+                }
+                let all: Vec<&str> = self.queue.iter().map(|q| &*q.uuid).collect();
+                let sent = if waits { "stopped" } else { "nothing_waiting" };
+                out.near(ok(json!({"still_queued": all, "send_now": sent})));
+                if waits {
+                    self.interrupt(false, out);
+                }
+            }
             "interrupt" => {
                 let all: Vec<&str> = self.queue.iter().map(|q| &*q.uuid).collect();
                 let cancels = boolean(request.cancel_queued) == Some(true);

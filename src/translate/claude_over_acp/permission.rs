@@ -82,6 +82,7 @@ impl ClaudeOverAcp {
             at: 0,
             options,
             choice,
+            form: None,
             act: None,
             hook_asks: None,
         });
@@ -310,6 +311,9 @@ impl ClaudeOverAcp {
         };
         if self.question(number).is_some_and(|q| matches!(q.choice, Some(ChoiceOf::Elicitation))) {
             return self.elicitation_answered(number, &answer, out);
+        }
+        if self.question(number).is_some_and(|q| q.form.is_some()) {
+            return self.form_answered(number, &answer, out);
         }
         let allows = match (text(answer.behavior).as_deref(), boolean(answer.allow)) {
             (Some("allow"), _) | (None, Some(true)) => true,

@@ -27,6 +27,8 @@ pub(super) struct Question {
     pub(super) options: Vec<Choice>,
     /// The answers are no permissions (quirk 10).
     pub(super) choice: Option<ChoiceOf>,
+    /// The host was asked by a form: the texts of its questions.
+    pub(super) form: Option<Vec<String>>,
     /// What diglot itself is to do when it is allowed; then no option is chosen.
     pub(super) act: Option<Act>,
     /// A hook wants the host to be asked, whatever the rules say.

@@ -73,8 +73,10 @@ fn problem(schema: &Value, value: &Value) -> Option<String> {
     let mut compiler = boon::Compiler::new();
     compiler.use_loader(Box::new(NoLoader));
     let mut schemas = boon::Schemas::new();
-    let compiled =
-        compiler.add_resource(SCHEMA_URL, schema.clone()).and_then(|()| compiler.compile(SCHEMA_URL, &mut schemas));
+    let compiled = match compiler.add_resource(SCHEMA_URL, schema.clone()) {
+        Ok(()) => compiler.compile(SCHEMA_URL, &mut schemas),
+        Err(error) => Err(error),
+    };
     match compiled {
         Ok(index) => schemas.validate(value, index).err().map(|error| first_cause(&error)),
         Err(error) => Some(format!("the schema itself is not valid: {error:#}")),

@@ -335,6 +335,7 @@ impl ClaudeOverAcp {
             options: vec![option("allow_once"), option("allow_always")],
             choice: None,
             act: Some(act),
+            form: None,
             hook_asks: None,
         });
         // The hooks of a call run once.

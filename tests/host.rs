@@ -378,6 +378,17 @@ fn sigterm_ends_at_once_with_143_and_leaves_nothing() {
 }
 
 #[test]
+fn sighup_ends_at_once_with_129_and_leaves_nothing() {
+    let user = User::new(Some("long_command.ndjson"));
+    let mut host = Host::start(&user, &["--dangerously-skip-permissions"]);
+    host.prompt("go");
+    host.until(|line| line["message"]["content"][0]["type"] == "tool_use");
+    signal(host.child.id(), "HUP");
+    assert_eq!(wait(&mut host.child).code(), Some(129));
+    gone(&user);
+}
+
+#[test]
 fn killed_in_the_middle_of_a_command_it_leaves_nothing() {
     let user = User::new(Some("long_command.ndjson"));
     let mut host = Host::start(&user, &["--dangerously-skip-permissions"]);

@@ -9,13 +9,16 @@ use clap::Args;
 use super::CliError;
 use crate::agents;
 use crate::config::Config;
+use crate::mappings::Protocol;
 use crate::session::acp::{self, AcpOptions, Launch};
+use crate::session::pass;
 use crate::trace::Trace;
 
 const EXAMPLES: &str = "\
 Examples:
   diglot acp                                   Claude Code for an ACP editor
   diglot acp --agent wave                      another agent
+  diglot acp --agent grok                      an agent that speaks ACP itself, its defects repaired
   diglot acp --trace /tmp/diglot-%p.ndjson     record both wires (%p is the process id)
   diglot acp -- npx @anthropic-ai/claude-code  another way to start it
 
@@ -26,7 +29,7 @@ In Zed's settings:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct AcpArgs {
-    /// The agent that works: claude, wave, demo, or one of your configuration [default: claude]
+    /// The agent that works: claude, gemini, grok, codebuddy … or one of your configuration [default: claude]
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
     /// Record both wires in this file (NDJSON, secrets masked) [env: DIGLOT_TRACE]
@@ -58,7 +61,10 @@ pub(super) fn run(args: &AcpArgs, config: &Config) -> Result<ExitCode, CliError>
     };
     let options = AcpOptions { mappings: Arc::new(mappings), profile: Arc::new(profile), launch, trace: trace.clone() };
     let runtime = super::runtime()?;
-    runtime.block_on(acp::run(options));
+    match options.profile.protocol {
+        Protocol::Acp => runtime.block_on(pass::run(options)),
+        Protocol::StreamJson | Protocol::AppServer | Protocol::OneShot => runtime.block_on(acp::run(options)),
+    }
     trace.event("exit", || serde_json::json!({"code": 0}));
     trace.close();
     // A thread may still wait for the editor's next line; nothing waits for it.

@@ -22,6 +22,9 @@ pub struct MappingsArgs {
     /// Only what `diglot acp` (forward) or `diglot claude` (reverse) does with each word; both if not given
     #[arg(long, value_name = "DIRECTION")]
     pub direction: Option<Asked>,
+    /// Show the ways of their own that ACP agents have, and what becomes of them
+    #[arg(long, conflicts_with = "direction")]
+    pub quirks: bool,
     /// Only words, sections and protocols that contain this, or rows with this fate or later work
     pub filter: Option<String>,
     /// Whether the table is coloured; the caller knows whether anybody looks.
@@ -83,6 +86,9 @@ struct Selection<'l> {
 /// # Errors
 /// [`MappingsError::NoMatch`] if the filter lets nothing through, [`MappingsError::Write`] if `out` fails.
 pub fn run(args: MappingsArgs, out: &mut dyn Write) -> Result<(), MappingsError> {
+    if args.quirks {
+        return super::quirks::run(&args, out);
+    }
     let ways = match args.direction {
         Some(Asked::Forward) => vec![Way::Forward],
         Some(Asked::Reverse) => vec![Way::Reverse],

@@ -8,6 +8,7 @@ mod acp;
 pub mod claude;
 pub mod mappings;
 mod mcp_relay;
+mod quirks;
 mod style;
 mod try_;
 

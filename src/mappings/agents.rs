@@ -92,8 +92,14 @@ pub struct AcpWays {
     pub load: bool,
     /// True: `cancelled` may be the echo of an earlier turn (quirk 9).
     pub stale_cancelled: bool,
-    /// True: it makes no new file when the read of it says that there is none (quirk 27); it is told that it is empty.
-    pub missing_is_empty: bool,
+    /// True: it has one live session in a process, and no other directory than the process's (quirks 46 and 47).
+    pub process_per_session: bool,
+    /// True: `terminal/create` has a shell's line as its `command` (quirk 24).
+    pub shell_lines: bool,
+    /// True: it makes a new file only when it could read it before (quirk 27).
+    pub missing_file_is_empty: bool,
+    /// True: after a login that failed the process fails for ever (quirk 39).
+    pub login_error_stays: bool,
     /// What a person does to log in.
     pub login: Option<String>,
 }
@@ -109,7 +115,10 @@ impl Default for AcpWays {
             authenticate: None,
             load: true,
             stale_cancelled: false,
-            missing_is_empty: false,
+            process_per_session: false,
+            shell_lines: false,
+            missing_file_is_empty: false,
+            login_error_stays: false,
             login: None,
         }
     }

@@ -6,13 +6,15 @@
 //! was expected; what it hands out has been checked, so nothing that uses a table can fail.
 //!
 //! Tables hold facts (names, kinds, labels, which field is the path). What needs a condition is code in `translate`.
-//! The ledgers, which say what becomes of each word, are read by [`ledger`] for `diglot mappings` and for the tests only.
+//! The ledgers, which say what becomes of each word, and the quirks of agents are read by [`ledger`] and [`quirks`] for
+//! `diglot mappings` and for the tests only.
 
 pub mod agents;
 pub mod errors;
 pub mod ledger;
 pub mod modes;
 pub mod permissions;
+pub mod quirks;
 pub mod stop_reasons;
 pub mod template;
 pub mod tools;

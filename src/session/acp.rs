@@ -27,13 +27,13 @@ use crate::wire::frame::{Frame, Noise, NoiseReason};
 use crate::wire::jsonrpc::{self, Id, Malformed, RpcError};
 
 /// Sessions get this long to end after the editor has gone: closing, terminating and killing an agent takes 2.5 s.
-const END_LIMIT: Duration = Duration::from_secs(6);
+pub(super) const END_LIMIT: Duration = Duration::from_secs(6);
 
 /// An editor that has closed our stdin may still read, but not for ever.
-const FLUSH_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Answers that may wait for an editor that asks and does not read, before it is no longer heard.
-const FLOOD: usize = 4096;
+pub(super) const FLOOD: usize = 4096;
 
 /// What is started for a session.
 #[derive(Debug, Clone)]
@@ -241,7 +241,7 @@ impl Connection {
 }
 
 /// Hands the connection's own answers over as the editor reads them.
-async fn hand_over(mut replies: mpsc::Receiver<Out>, near: NearQueue) {
+pub(super) async fn hand_over(mut replies: mpsc::Receiver<Out>, near: NearQueue) {
     while let Some(reply) = replies.recv().await {
         let Ok(place) = near.place(&reply).await else { return };
         place.fill(reply);
@@ -259,26 +259,26 @@ pub(super) fn why(reason: NoiseReason) -> &'static str {
 }
 
 /// The signals that end diglot in order.
-struct Ends {
+pub(super) struct Ends {
     #[cfg(unix)]
     signals: Vec<tokio::signal::unix::Signal>,
 }
 
 impl Ends {
     #[cfg(unix)]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
         Self { signals: kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect() }
     }
 
     #[cfg(not(unix))]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {}
     }
 
     #[cfg(unix)]
-    async fn signal(&mut self) {
+    pub(super) async fn signal(&mut self) {
         std::future::poll_fn(|cx| {
             if self.signals.iter_mut().any(|s| s.poll_recv(cx).is_ready()) {
                 std::task::Poll::Ready(())
@@ -290,7 +290,7 @@ impl Ends {
     }
 
     #[cfg(not(unix))]
-    async fn signal(&mut self) {
+    pub(super) async fn signal(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,8 +1,8 @@
 //! A host's connection: `diglot claude`.
 //!
 //! Owns stdin, stdout in the format that was asked for, the signals and the exit code. Keeps: the end of stdin is passed on
-//! and ends nothing by itself (rule 16 of the hosts); SIGTERM ends all at once with 143, SIGINT interrupts the turn (rule 17);
-//! when this returns, everything is written and no process is left.
+//! and ends nothing by itself (rule 16 of the hosts); SIGTERM ends all at once with 143, SIGHUP with 129, SIGINT interrupts
+//! the turn (rule 17); when this returns, everything is written and no process is left.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -40,7 +40,12 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 const RELAYED: usize = 256;
 
 /// The exit code after SIGTERM.
+#[cfg(unix)]
 const TERMINATED: u8 = 143;
+
+/// The exit code after SIGHUP.
+#[cfg(unix)]
+const HUNG_UP: u8 = 129;
 
 /// What comes on stdin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,7 +227,7 @@ pub async fn run(options: HostOptions) -> u8 {
                     trace.line(Wire::Near, Dir::In, Some(&session_id), &line);
                     tokio::select! {
                         sent = deliver(&mailbox, line) => if !sent { frames = None },
-                        signal = signals.next() => if let Signal::End = signal { break TERMINATED },
+                        signal = signals.next() => if let Signal::End(code) = signal { break code },
                     }
                 }
                 Some(Frame::Noise(noise)) => {
@@ -235,7 +240,7 @@ pub async fn run(options: HostOptions) -> u8 {
                 }
             },
             signal = signals.next() => match signal {
-                Signal::End => break TERMINATED,
+                Signal::End(code) => break code,
                 Signal::Interrupt => {
                     let _ = mailbox.try_send(Mail::Interrupted);
                 }
@@ -320,21 +325,26 @@ async fn deliver(mailbox: &mpsc::Sender<Mail>, line: Bytes) -> bool {
 enum Signal {
     /// Stop the turn, end well.
     Interrupt,
-    /// End now.
-    End,
+    /// End now, with this code.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "there is no such signal"))]
+    End(u8),
 }
 
 struct Signals {
     #[cfg(unix)]
-    signals: Vec<(bool, tokio::signal::unix::Signal)>,
+    signals: Vec<(Option<u8>, tokio::signal::unix::Signal)>,
 }
 
 impl Signals {
     #[cfg(unix)]
     fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
-        let kinds = [(true, SignalKind::interrupt()), (false, SignalKind::terminate()), (false, SignalKind::hangup())];
-        Self { signals: kinds.into_iter().filter_map(|(soft, kind)| Some((soft, signal(kind).ok()?))).collect() }
+        let kinds = [
+            (None, SignalKind::interrupt()),
+            (Some(TERMINATED), SignalKind::terminate()),
+            (Some(HUNG_UP), SignalKind::hangup()),
+        ];
+        Self { signals: kinds.into_iter().filter_map(|(code, kind)| Some((code, signal(kind).ok()?))).collect() }
     }
 
     #[cfg(not(unix))]
@@ -345,9 +355,9 @@ impl Signals {
     #[cfg(unix)]
     async fn next(&mut self) -> Signal {
         std::future::poll_fn(|cx| {
-            for (soft, signal) in &mut self.signals {
+            for (code, signal) in &mut self.signals {
                 if signal.poll_recv(cx).is_ready() {
-                    return std::task::Poll::Ready(if *soft { Signal::Interrupt } else { Signal::End });
+                    return std::task::Poll::Ready(code.map_or(Signal::Interrupt, Signal::End));
                 }
             }
             std::task::Poll::Pending

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `acp` | a connection of an editor: reads its lines, finds their session, ends in order |
 //! | `host` | a host's connection: the same for `diglot claude` |
+//! | `pass` | a connection of an editor to an agent that speaks ACP itself |
 //! | `near` | the one ordered, bounded queue to the editor |
 //! | `registry` | the live sessions: id → mailbox |
 //! | `task` | one session: its translator, its process, its timers |
@@ -21,6 +22,7 @@ mod client_files;
 mod files;
 pub mod host;
 mod near;
+pub mod pass;
 pub mod printer;
 mod registry;
 mod relays;

@@ -48,9 +48,15 @@ impl Registry {
         self.by_id.insert(id, number);
     }
 
-    /// Takes a session out.
+    /// Gives a mailbox the name of one more session.
+    pub(super) fn name(&self, number: u32, id: Arc<str>) {
+        self.by_id.insert(id, number);
+    }
+
+    /// Takes a mailbox out, with every session that has it.
     pub(super) fn remove(&self, number: u32, id: &str) {
         self.by_id.remove(id);
+        self.by_id.retain(|_, of| *of != number);
         self.by_number.remove(&number);
     }
 

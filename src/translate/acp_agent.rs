@@ -16,7 +16,7 @@ use crate::wire::text::{Raw, text, uint};
 
 /// Ids of requests toward the editor: the session's number above, a count below, so that an answer finds its session
 /// without a table. 2^24 questions a session and 2^29 sessions stay below 2^53, which JavaScript can represent.
-const COUNT_BITS: u32 = 24;
+pub(crate) const COUNT_BITS: u32 = 24;
 
 /// The id of a session's `count`th request toward the editor.
 #[must_use]
@@ -202,12 +202,12 @@ fn authenticate(params: Raw<'_>) -> RpcError {
 }
 
 /// `requestId: null` is an id too, but reads as an absent member.
-fn null_id(params: Raw<'_>) -> Option<Id> {
+pub(crate) fn null_id(params: Raw<'_>) -> Option<Id> {
     let map: std::collections::HashMap<&str, &RawValue> = serde_json::from_str(params?.get()).ok()?;
     (map.get("requestId")?.get() == "null").then_some(Id::Null)
 }
 
-fn session_id(method: &str, params: Raw<'_>) -> Result<String, RpcError> {
+pub(crate) fn session_id(method: &str, params: Raw<'_>) -> Result<String, RpcError> {
     let p: SessionParams<'_> = object(method, params)?;
     match p.session_id {
         Some(raw) => text(Some(raw)).map(Into::into).ok_or_else(|| {

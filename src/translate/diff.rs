@@ -5,7 +5,8 @@
 //! 52), and the old text is what the file really held.
 
 use serde::Deserialize;
-use similar::{Algorithm, DiffTag, capture_diff_slices, group_diff_ops};
+use similar::algorithms::{Capture, Compact, Replace, myers};
+use similar::{DiffOp, DiffTag, group_diff_ops};
 
 use crate::wire::text::{Raw, items, text, uint};
 
@@ -52,7 +53,7 @@ pub fn rewritten(old: Option<&str>, new: &str) -> Vec<Piece> {
         let trail = tail.min(CONTEXT);
         let a = &before[head - lead..before.len() - tail + trail];
         let b = &after[head - lead..after.len() - tail + trail];
-        group_diff_ops(capture_diff_slices(Algorithm::Myers, a, b), CONTEXT)
+        groups(a, b)
             .into_iter()
             .filter_map(|group| {
                 let (first, last) = (group.first()?, group.last()?);
@@ -77,6 +78,14 @@ pub fn rewritten(old: Option<&str>, new: &str) -> Vec<Piece> {
             new: after[n].concat(),
         })
         .collect()
+}
+
+/// The groups of changes between two lists of lines. One algorithm is named, so that the others are not linked.
+fn groups(before: &[&str], after: &[&str]) -> Vec<Vec<DiffOp>> {
+    let mut hook = Compact::new(Replace::new(Capture::new()), before, after);
+    // Capturing cannot fail, as its error type says.
+    let Ok(()) = myers::diff(&mut hook, before, 0..before.len(), after, 0..after.len());
+    group_diff_ops(hook.into_inner().into_inner().into_ops(), CONTEXT)
 }
 
 /// A part of a change as claude's `structuredPatch` has it.
@@ -106,7 +115,7 @@ pub fn hunks(old: &str, new: &str) -> Vec<PatchHunk> {
         Some(line) => lines.push(format!("{mark}{line}")),
         None => lines.extend([format!("{mark}{line}"), "\\ No newline at end of file".to_owned()]),
     };
-    group_diff_ops(capture_diff_slices(Algorithm::Myers, &before, &after), CONTEXT)
+    groups(&before, &after)
         .into_iter()
         .filter_map(|group| {
             let (first, last) = (group.first()?, group.last()?);

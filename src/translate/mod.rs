@@ -5,6 +5,7 @@
 //! a pure function of its events. Golden files, simulation and fuzzing drive the same code as the real pipes do.
 
 pub mod acp_agent;
+pub mod acp_over_acp;
 pub mod acp_over_claude;
 pub mod claude_over_acp;
 pub mod client;

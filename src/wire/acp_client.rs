@@ -16,6 +16,8 @@ pub mod methods {
     pub const SESSION_CLOSE: &str = "session/close";
     pub const SESSION_SET_MODEL: &str = "session/set_model";
     pub const SESSION_SET_CONFIG_OPTION: &str = "session/set_config_option";
+    pub const ELICITATION_CREATE: &str = "elicitation/create";
+    pub const ELICITATION_COMPLETE: &str = "elicitation/complete";
     pub const FS_READ_TEXT_FILE: &str = "fs/read_text_file";
     pub const FS_WRITE_TEXT_FILE: &str = "fs/write_text_file";
     pub const TERMINAL_CREATE: &str = "terminal/create";
@@ -208,8 +210,18 @@ lenient! {
         current_mode_id = "currentModeId",
         /// Of `config_option_update`.
         config_options = "configOptions",
-        /// Of `session_info_update`.
+        /// Of `session_info_update` and `notice`.
         title,
+        /// Of `notice`.
+        description,
+        /// Of `notice`: `info`, `warning`, `error`.
+        severity,
+        /// Of `compaction_update`: `in_progress`, `completed`, `failed`, `cancelled`.
+        status,
+        /// Of `compaction_update`.
+        summary,
+        /// Of `compaction_update`: why it failed.
+        error,
         /// Of `usage_update`: tokens in the context.
         used,
         /// Of `usage_update`: tokens that fit.
@@ -234,16 +246,6 @@ lenient! {
         name,
         /// Of `resource`.
         resource,
-    }
-}
-
-lenient! {
-    /// A plan's entry.
-    PlanEntry {
-        /// What is to be done.
-        content,
-        /// `pending`, `in_progress`, `completed`.
-        status,
     }
 }
 
@@ -303,6 +305,34 @@ pub struct ClientCapabilities {
     pub fs: Fs,
     /// Terminals.
     pub terminal: bool,
+    /// What a session may tell.
+    pub session: SessionTells,
+    /// What the user can be asked; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elicitation: Option<Elicitation>,
+}
+
+/// An object without members: the announcement of something.
+#[derive(Debug, Default, Clone, Copy, Serialize)]
+pub struct Served {}
+
+/// `clientCapabilities.session`.
+#[derive(Debug, Default, Serialize)]
+pub struct SessionTells {
+    /// `compaction_update`.
+    pub compaction: Served,
+    /// `notice`.
+    pub notices: Served,
+}
+
+/// `clientCapabilities.elicitation`.
+#[derive(Debug, Default, Serialize)]
+pub struct Elicitation {
+    /// Forms.
+    pub form: Served,
+    /// Addresses to be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<Served>,
 }
 
 /// `clientCapabilities.fs`.
@@ -397,8 +427,8 @@ pub struct OpenSession<'a> {
 pub struct SystemPrompt<'a> {
     /// `append` or `override`.
     pub mode: &'static str,
-    /// The text.
-    pub content: &'a str,
+    /// Text blocks; never none.
+    pub content: &'a [PromptBlock],
 }
 
 /// `session/prompt`'s parameters.

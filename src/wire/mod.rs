@@ -2,6 +2,7 @@
 
 pub mod acp;
 pub mod acp_client;
+pub mod acp_editor;
 pub mod frame;
 pub mod jsonrpc;
 pub mod sse;

@@ -19,6 +19,8 @@ lenient! {
         uuid,
         /// `now`, `next`, `later`.
         priority,
+        /// False: no answer is wanted.
+        should_query = "shouldQuery",
     }
 }
 
@@ -69,6 +71,8 @@ lenient! {
         model,
         /// Of `interrupt`.
         cancel_queued,
+        /// Of `set_max_thinking_tokens`: a number, or null.
+        max_thinking_tokens,
         /// Of `mcp_message`.
         server_name,
         /// Of `mcp_message`.
@@ -85,11 +89,15 @@ lenient! {
         hooks,
         /// Of `initialize`: names.
         sdk_mcp_servers = "sdkMcpServers",
+        /// Of `initialize`: name → `{initializeResult, toolsListResult}`.
+        sdk_mcp_server_manifests = "sdkMcpServerManifests",
         /// Of `initialize`: servers as `--mcp-config` has them.
         mcp_servers = "mcpServers",
         /// Of `initialize`.
         json_schema = "jsonSchema",
-        /// Of `initialize`.
+        /// Of `initialize`: a boolean.
+        forward_subagent_text = "forwardSubagentText",
+        /// Of `initialize` and `apply_flag_settings`.
         settings,
         /// Of `initialize`.
         managed_settings = "managedSettings",
@@ -119,6 +127,10 @@ lenient! {
         reason,
         /// Of `mcp_message`.
         mcp_response,
+        /// Of `elicitation`: `accept`, `decline`, `cancel`.
+        action,
+        /// Of `elicitation`.
+        content,
         /// Of hooks: false stops.
         proceed = "continue",
         /// Of hooks.
@@ -159,6 +171,15 @@ pub struct Usage {
     pub cache_read_input_tokens: u64,
     /// Written into a cache.
     pub cache_creation_input_tokens: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, more: Self) {
+        self.input_tokens += more.input_tokens;
+        self.output_tokens += more.output_tokens;
+        self.cache_read_input_tokens += more.cache_read_input_tokens;
+        self.cache_creation_input_tokens += more.cache_creation_input_tokens;
+    }
 }
 
 /// A content block of an `assistant` line: only these three are known to every host (rule 10).
@@ -205,6 +226,10 @@ pub struct Assistant<'a> {
     pub uuid: &'a str,
     /// Why there is no answer: `authentication_failed` …
     pub error: Option<&'static str>,
+    /// It was cut short.
+    pub aborted: bool,
+    /// The call of the subagent that speaks.
+    pub parent: Option<&'a str>,
 }
 
 /// The `assistant` line.
@@ -225,11 +250,13 @@ pub fn assistant(a: &Assistant<'_>) -> Vec<u8> {
     struct Line<'a> {
         r#type: &'static str,
         message: Message<'a>,
-        parent_tool_use_id: Option<()>,
+        parent_tool_use_id: Option<&'a str>,
         session_id: &'a str,
         uuid: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<&'static str>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        aborted: bool,
     }
     to_line(&Line {
         r#type: "assistant",
@@ -243,10 +270,11 @@ pub fn assistant(a: &Assistant<'_>) -> Vec<u8> {
             stop_sequence: None,
             usage: a.usage,
         },
-        parent_tool_use_id: None,
+        parent_tool_use_id: a.parent,
         session_id: a.session_id,
         uuid: a.uuid,
         error: a.error,
+        aborted: a.aborted,
     })
 }
 
@@ -355,15 +383,28 @@ pub enum Delta<'a> {
 }
 
 /// The result of a call: a `user` line.
+#[derive(Debug)]
+pub struct ToolResultLine<'a> {
+    /// The call.
+    pub tool_use_id: &'a str,
+    /// What it returned, as the model reads it.
+    pub content: &'a str,
+    /// It failed.
+    pub is_error: bool,
+    /// What it returned, for hosts.
+    pub structured: Option<&'a Value>,
+    /// The call of the subagent whose call it was.
+    pub parent: Option<&'a str>,
+    /// The host's session id.
+    pub session_id: &'a str,
+    /// This line's.
+    pub uuid: &'a str,
+}
+
+/// The result of a call: a `user` line.
 #[must_use]
-pub fn tool_result(
-    tool_use_id: &str,
-    content: &str,
-    is_error: bool,
-    structured: Option<&Value>,
-    session_id: &str,
-    uuid: &str,
-) -> Vec<u8> {
+pub fn tool_result(result: &ToolResultLine<'_>) -> Vec<u8> {
+    let ToolResultLine { tool_use_id, content, is_error, structured, parent, session_id, uuid } = *result;
     #[derive(Serialize)]
     struct Block<'a> {
         tool_use_id: &'a str,
@@ -380,7 +421,7 @@ pub fn tool_result(
     struct Line<'a> {
         r#type: &'static str,
         message: Message<'a>,
-        parent_tool_use_id: Option<()>,
+        parent_tool_use_id: Option<&'a str>,
         session_id: &'a str,
         uuid: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -389,7 +430,7 @@ pub fn tool_result(
     to_line(&Line {
         r#type: "user",
         message: Message { role: "user", content: [Block { tool_use_id, r#type: "tool_result", content, is_error }] },
-        parent_tool_use_id: None,
+        parent_tool_use_id: parent,
         session_id,
         uuid,
         tool_use_result: structured,
@@ -450,6 +491,15 @@ pub fn ask_host(request_id: &str, request: &Value) -> Vec<u8> {
 #[must_use]
 pub fn withdraw(request_id: &str) -> Vec<u8> {
     to_line(&serde_json::json!({"type": "control_cancel_request", "request_id": request_id}))
+}
+
+/// An error as the answer to a host's `control_request`, with a word for programs.
+#[must_use]
+pub fn refuse_host_as(request_id: &str, error: &str, code: &str) -> Vec<u8> {
+    to_line(&serde_json::json!({
+        "type": "control_response",
+        "response": {"subtype": "error", "request_id": request_id, "error": error, "error_code": code},
+    }))
 }
 
 /// An error as the answer to a host's `control_request`.

@@ -3,7 +3,7 @@
 // 2 if the checks could not be run at all.
 //
 //   node tests/interop/run.mjs [OPTIONS] [FILTER…]      a check runs if its name contains one of the filters (default: all but
-//                                                       `agents/`, `hosts/` and `circle/`, which need some 2 GB of programs)
+//                                                       `agents/`, `hosts/`, `editors/` and `circle/`, which need some 2 GB of programs)
 //     --list             print the names only
 //     --deadline SECONDS what a check may take (default 120); then it is stopped and counts as failed
 //     --retries N        run a failed check again, up to N times, and say so (default 0)
@@ -24,6 +24,7 @@ import { AcpxEditor } from './clients/acpx.mjs';
 import { agentChecks } from './checks/agents.mjs';
 import { circleChecks } from './checks/circle.mjs';
 import { conversationChecks } from './checks/conversation.mjs';
+import { editorChecks } from './checks/editors.mjs';
 import { hostChecks } from './checks/hosts.mjs';
 import { killChecks } from './checks/kills.mjs';
 import { programChecks } from './checks/programs.mjs';
@@ -71,6 +72,7 @@ function allChecks(place) {
     ...conversationChecks('python', DrivenEditor, [place.python, path.join(here, 'clients/py_sdk.py')]),
     ...turnChecks, ...wireChecks, ...killChecks,
     ...agentChecks, ...hostChecks(hostCommand), ...programChecks(hostCommand), ...circleChecks(hostCommand, agentCommand),
+    ...editorChecks(agentCommand),
   ];
 }
 

@@ -51,7 +51,7 @@ const TYPES: [&str; 18] = [
 ];
 
 /// What a golden file says of the host's command line, and the flag that said it.
-const SETTINGS: [(&str, &str); 13] = [
+const SETTINGS: [(&str, &str); 15] = [
     ("resume", "--resume"),
     ("fork", "--fork-session"),
     ("add_dirs", "--add-dir"),
@@ -59,6 +59,8 @@ const SETTINGS: [(&str, &str); 13] = [
     ("replay", "--replay-user-messages"),
     ("mode", "--permission-mode"),
     ("model", "--model"),
+    ("effort", "--effort"),
+    ("may_bypass", "--allow-dangerously-skip-permissions"),
     ("system_prompt", "--system-prompt"),
     ("append_system_prompt", "--append-system-prompt"),
     ("mcp_servers", "--mcp-config"),
@@ -172,6 +174,9 @@ impl Shown {
                 self.add(section, method);
             }
             if let Some(params) = object(message, "params") {
+                if method == "elicitation/create" {
+                    self.add("elicitation_mode", text(params, "mode"));
+                }
                 self.keys("field", &format!("{method}."), params);
                 self.params(params);
             }
@@ -188,6 +193,7 @@ impl Shown {
                 self.keys("field", &format!("{method}."), result);
             }
             self.add("stop_reason", text(result, "stopReason"));
+            self.add("elicitation_action", text(result, "action"));
             for option in objects(result, "configOptions") {
                 self.add("config_option", text(option, "type"));
                 self.add("config_category", text(option, "category"));
@@ -248,6 +254,7 @@ impl Shown {
         match kind {
             "tool_call" | "tool_call_update" => self.call(update),
             "notice" => self.add("notice_severity", text(update, "severity")),
+            "compaction_update" => self.add("compaction_status", text(update, "status")),
             _ => {}
         }
         if let Some(block) = object(update, "content") {

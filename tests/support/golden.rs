@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::conversation::{Conversation, Done, Input, Output, Setting};
+use super::files::Run;
 use super::judge::Rpc;
 
 /// The first line of a file.
@@ -56,14 +57,6 @@ struct Step<'a> {
     kind: String,
     message: String,
     timer: String,
-}
-
-/// A file that ran.
-pub(crate) struct Run {
-    /// The file as it would be now.
-    pub(crate) text: String,
-    /// What broke a rule.
-    pub(crate) problems: Vec<String>,
 }
 
 fn timer_name(timer: Timer) -> &'static str {

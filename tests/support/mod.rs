@@ -5,8 +5,12 @@
 pub(crate) mod claude;
 pub(crate) mod conversation;
 pub(crate) mod convert;
+pub(crate) mod files;
 pub(crate) mod golden;
 pub(crate) mod judge;
+pub(crate) mod passing;
+pub(crate) mod passing_golden;
+pub(crate) mod passing_rules;
 pub(crate) mod reverse;
 pub(crate) mod reverse_golden;
 pub(crate) mod reverse_rules;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use diglot::mappings::Mappings;
 use diglot::translate::claude_over_acp::host::mcp_servers;
-use diglot::translate::claude_over_acp::{ClaudeOverAcp, Open, Options, RelayCommand, Settings, States};
+use diglot::translate::claude_over_acp::{ClaudeOverAcp, Effort, Open, Options, RelayCommand, Settings, States};
 use diglot::translate::client::{ClientDone, ClientWork, Output};
 use diglot::translate::rules::{PermissionMode, Rules};
 use diglot::translate::{Action, Actions, Clock, Event, FarExit, FarSpec, StartFailure, Stop, Timer, Translator};
@@ -42,6 +42,10 @@ pub(crate) struct Setting {
     pub(crate) allow: Vec<String>,
     pub(crate) deny: Vec<String>,
     pub(crate) model: Option<String>,
+    /// A word of `--effort` or `--thinking`.
+    pub(crate) effort: Option<String>,
+    /// `--allow-dangerously-skip-permissions`.
+    pub(crate) may_bypass: bool,
     pub(crate) system_prompt: Option<String>,
     pub(crate) append_system_prompt: Option<String>,
     /// As `--mcp-config` has them.
@@ -52,6 +56,10 @@ pub(crate) struct Setting {
     /// `none`, `marked`, `plain`.
     pub(crate) states: String,
     pub(crate) modern: bool,
+    /// `--forward-subagent-text`.
+    pub(crate) forward_subagent_text: bool,
+    /// The host answers `elicitation`.
+    pub(crate) elicits: bool,
     pub(crate) forget: bool,
     /// There is an MCP relay.
     pub(crate) relay: bool,
@@ -77,6 +85,8 @@ impl Default for Setting {
             allow: Vec::new(),
             deny: Vec::new(),
             model: None,
+            effort: None,
+            may_bypass: false,
             system_prompt: None,
             append_system_prompt: None,
             mcp_servers: Map::new(),
@@ -85,6 +95,8 @@ impl Default for Setting {
             json_schema: None,
             states: "none".to_owned(),
             modern: true,
+            forward_subagent_text: false,
+            elicits: false,
             forget: false,
             relay: true,
             permission_tool: None,
@@ -217,6 +229,8 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
             mode,
             rules,
             model: setting.model.clone(),
+            effort: setting.effort.as_deref().and_then(Effort::parse),
+            may_bypass: setting.may_bypass || mode == PermissionMode::BypassPermissions,
             append_system_prompt: setting.append_system_prompt.clone(),
             system_prompt: setting.system_prompt.clone(),
             mcp_servers: servers,
@@ -227,6 +241,8 @@ fn settings(setting: &Setting) -> Result<Settings, String> {
             states,
             await_initialize: false,
             modern: setting.modern,
+            forward_subagent_text: setting.forward_subagent_text,
+            elicits: setting.elicits,
             forget: setting.forget,
             files: setting.files,
             terminals: setting.terminals,

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::files::Run;
 use super::reverse::{Conversation, Done, Input, Setting};
 
 /// The first line of a file.
@@ -53,14 +54,6 @@ struct Step<'a> {
     failed: Option<String>,
     output: Option<String>,
     truncated: bool,
-}
-
-/// A file that ran.
-pub(crate) struct Run {
-    /// The file as it would be now.
-    pub(crate) text: String,
-    /// What broke a rule.
-    pub(crate) problems: Vec<String>,
 }
 
 fn timer_name(timer: Timer) -> String {

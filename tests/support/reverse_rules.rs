@@ -4,14 +4,16 @@
 //! the rules are those that every known host needs (init first, one result a prompt, every call its result, whole lines of
 //! known types), toward the agent those of ACP, and nothing is granted that nobody granted.
 
+mod agent;
+
+mod turns;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use diglot::translate::Timer;
 use serde_json::Value;
 
-use super::judge::Rpc;
-use super::reverse::{SESSION, Setting, is_answer};
-use super::schema::{self, Body};
+use super::reverse::{SESSION, Setting};
 
 /// No line may be longer: hosts give up at 1 MiB.
 const LINE: usize = 900_000;
@@ -51,6 +53,8 @@ struct Turn {
     block: Option<Streamed>,
     next_index: u64,
     message: Option<String>,
+    /// Those of the calls that subagents made.
+    of_subagents: BTreeSet<String>,
 }
 
 /// What was found wrong so far, and what was seen.
@@ -415,209 +419,6 @@ impl Judge {
         self.turn.as_mut().ok_or_else(|| "outside of a turn".to_owned())
     }
 
-    fn assistant(&mut self, value: &Value) -> Result<(), String> {
-        let partial = self.setting.partial;
-        let message = &value["message"];
-        let id = text(message, "/id").to_owned();
-        let whole = !id.is_empty()
-            && message["type"] == "message"
-            && message["role"] == "assistant"
-            && message["model"].is_string()
-            && message.get("stop_reason").is_some_and(Value::is_null)
-            && message.get("stop_sequence").is_some_and(Value::is_null)
-            && message["usage"].is_object()
-            && value.get("parent_tool_use_id").is_some_and(Value::is_null);
-        if !whole {
-            return Err("an assistant line that hosts cannot read".into());
-        }
-        let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let [block] = blocks else { return Err("not one block".into()) };
-        let synthetic = message["model"] == "<synthetic>";
-        let again = self.messages.contains(&id);
-        self.messages.insert(id.clone());
-        let turn = self.turn()?;
-        if again && turn.message.as_ref() != Some(&id) {
-            return Err("a message goes on after another".into());
-        }
-        turn.message = Some(id);
-        let kind = text(block, "/type").to_owned();
-        let content = match &*kind {
-            "text" => block["text"].as_str().map(str::to_owned),
-            "thinking" if block["signature"].is_string() => block["thinking"].as_str().map(str::to_owned),
-            "tool_use" if block["input"].is_object() && !text(block, "/name").is_empty() => {
-                Some(block["input"].to_string())
-            }
-            _ => None,
-        };
-        let content = content.ok_or("a block that hosts cannot read")?;
-        if content.is_empty() {
-            return Err("an empty block".into());
-        }
-        if partial && !synthetic {
-            let Some(streamed) = turn.block.as_mut().filter(|b| !b.whole) else {
-                return Err("a block without its events".into());
-            };
-            streamed.whole = true;
-            let same = match &*kind {
-                // Members may come in any order.
-                "tool_use" => serde_json::from_str::<Value>(&streamed.text).ok() == Some(block["input"].clone()),
-                _ => streamed.text == content,
-            };
-            if streamed.kind != kind || !same {
-                return Err(format!("the block is not what was streamed: {:?}", streamed.text));
-            }
-        }
-        if kind == "tool_use" {
-            let id = text(block, "/id").to_owned();
-            if id.is_empty() || turn.calls.insert(id.clone(), false).is_some() {
-                return Err("a call twice".into());
-            }
-            self.shown_calls.insert(id);
-        }
-        Ok(())
-    }
-
-    fn user(&mut self, value: &Value) -> Result<(), String> {
-        if value["isReplay"] == true {
-            self.turn()?;
-            return if self.setting.replay { Ok(()) } else { Err("an echo that nobody wants".into()) };
-        }
-        let message = &value["message"];
-        if message["role"] != "user" {
-            return Err("a user line without its role".into());
-        }
-        for block in message["content"].as_array().ok_or("a user line without content")? {
-            if block["type"] != "tool_result" {
-                self.turn()?;
-                continue;
-            }
-            if block.get("content").is_none_or(Value::is_null) || !block["is_error"].is_boolean() {
-                return Err("a result without its members".into());
-            }
-            match self.turn()?.calls.get_mut(text(block, "/tool_use_id")) {
-                None => return Err("a result of no call".into()),
-                Some(closed) if *closed => return Err("a second result".into()),
-                Some(closed) => *closed = true,
-            }
-        }
-        Ok(())
-    }
-
-    fn stream_event(&mut self, value: &Value) -> Result<(), String> {
-        if !self.setting.partial {
-            return Err("a stream event that nobody wants".into());
-        }
-        let event = &value["event"];
-        let turn = self.turn()?;
-        let index = event["index"].as_u64();
-        match (text(event, "/type"), turn.streaming) {
-            ("message_start", false) if turn.block.is_none() => {
-                turn.streaming = true;
-                turn.next_index = 0;
-                Ok(())
-            }
-            ("content_block_start", true) if turn.block.is_none() && index == Some(turn.next_index) => {
-                turn.block = Some(Streamed {
-                    index: turn.next_index,
-                    kind: text(event, "/content_block/type").to_owned(),
-                    text: String::new(),
-                    whole: false,
-                });
-                turn.next_index += 1;
-                Ok(())
-            }
-            ("content_block_delta", true) => {
-                let block = turn.block.as_mut().filter(|b| Some(b.index) == index && !b.whole);
-                let block = block.ok_or("a piece of no open block")?;
-                let (kind, piece) = match text(event, "/delta/type") {
-                    "text_delta" => ("text", text(event, "/delta/text")),
-                    "thinking_delta" => ("thinking", text(event, "/delta/thinking")),
-                    "input_json_delta" => ("tool_use", text(event, "/delta/partial_json")),
-                    other => return Err(format!("a piece {other:?}")),
-                };
-                if kind != block.kind {
-                    return Err("a piece of another kind".into());
-                }
-                block.text.push_str(piece);
-                Ok(())
-            }
-            ("content_block_stop", true) => match turn.block.take() {
-                Some(block) if Some(block.index) == index && block.whole => Ok(()),
-                other => Err(format!("the end of {other:?}")),
-            },
-            ("message_delta", true) if turn.block.is_none() => Ok(()),
-            ("message_stop", true) if turn.block.is_none() => {
-                turn.streaming = false;
-                Ok(())
-            }
-            (other, _) => Err(format!("{other} at the wrong place")),
-        }
-    }
-
-    fn result(&mut self, value: &Value) -> Result<(), String> {
-        let members = value["is_error"].is_boolean()
-            && value["duration_ms"].is_u64()
-            && value["duration_api_ms"].is_u64()
-            && value["num_turns"].is_u64()
-            && value["total_cost_usd"].is_number()
-            && value["usage"].is_object()
-            && value["modelUsage"].is_object()
-            && value["permission_denials"].is_array()
-            && value.get("stop_reason").is_some()
-            && value["terminal_reason"].is_string();
-        if !members {
-            return Err("a result without its members".into());
-        }
-        let failed = value["is_error"] == true;
-        match text(value, "/subtype") {
-            "success" if value["result"].is_string() => {}
-            "" | "success" => return Err("a success without its text".into()),
-            _ if !failed => return Err("an error that is none".into()),
-            _ => {
-                let errors = value["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
-                if errors.is_empty() || !errors.iter().all(|e| e.as_str().is_some_and(|e| !e.is_empty())) {
-                    return Err("an error without errors".into());
-                }
-            }
-        }
-        if let (Some(most), false) = (self.setting.max_turns, failed)
-            && value["num_turns"].as_u64() > Some(most)
-        {
-            return Err("more turns than allowed".into());
-        }
-        for denial in value["permission_denials"].as_array().into_iter().flatten() {
-            if !self.shown_calls.contains(text(denial, "/tool_use_id")) || !denial["tool_input"].is_object() {
-                return Err("the refusal of a call that was not shown".into());
-            }
-        }
-        // A turn that SIGINT ends has ended in order.
-        self.last_failed = failed && !(self.signalled && text(value, "/terminal_reason").starts_with("aborted"));
-        let Some(turn) = self.turn.take() else {
-            // A start that failed: all prompts, or none, get this one.
-            if !failed || self.gave_up {
-                return Err("a result outside of a turn".into());
-            }
-            self.gave_up = true;
-            return Ok(());
-        };
-        self.results += 1;
-        if self.results > self.prompts {
-            return Err("more results than prompts".into());
-        }
-        if turn.streaming || turn.block.is_some() {
-            return Err("a message is still open".into());
-        }
-        let open: Vec<_> = turn.calls.iter().filter(|(_, closed)| !**closed).map(|(id, _)| id).collect();
-        if !open.is_empty() {
-            return Err(format!("calls without a result: {open:?}"));
-        }
-        let asks: Vec<_> = self.asks.iter().filter(|(_, a)| a.subtype == "can_use_tool").map(|(id, _)| id).collect();
-        if !asks.is_empty() {
-            return Err(format!("questions are still open: {asks:?}"));
-        }
-        Ok(())
-    }
-
     fn asks(&mut self, value: &Value) -> Result<(), String> {
         let id = text(value, "/request_id").to_owned();
         if !self.asked.insert(id.clone()) || id.is_empty() {
@@ -654,6 +455,12 @@ impl Judge {
                     return Err("a message for a server that nobody has".into());
                 }
             }
+            "elicitation" if self.setting.elicits => {
+                if text(request, "/mcp_server_name").is_empty() || !request["message"].is_string() {
+                    return Err("a question without its members".into());
+                }
+                self.turn()?;
+            }
             _ => return Err("a question that hosts do not know".into()),
         }
         self.asks.insert(id, Ask { subtype, call });
@@ -677,233 +484,4 @@ impl Judge {
     }
 
     pub(crate) fn time_ran_out(&mut self, _timer: Timer) {}
-
-    // ---- the agent
-
-    pub(crate) fn agent_started(&mut self) {
-        self.deaf = false;
-        // A new connection counts anew if it likes.
-        self.ids.clear();
-    }
-
-    pub(crate) fn agent_stopped(&mut self) {
-        self.deaf = true;
-        self.questions.clear();
-    }
-
-    pub(crate) fn agent_gone(&mut self) {
-        self.waiting.clear();
-        self.questions.clear();
-        self.clients.clear();
-    }
-
-    pub(crate) fn agent_says(&mut self, line: &[u8]) {
-        let value: Value = serde_json::from_slice(line).unwrap_or_default();
-        match Rpc::read(line) {
-            Rpc::Request { id, method, params } => {
-                if self.deaf {
-                    return;
-                }
-                let option = |o: &Value| (text(o, "/optionId").to_owned(), text(o, "/kind").to_owned());
-                let options = params["options"].as_array().into_iter().flatten().map(option).collect();
-                let call = text(&params, "/toolCall/toolCallId").to_owned();
-                let question = Question { method, call, options, withdrawn: false };
-                self.questions.entry(id).or_default().push(question);
-            }
-            Rpc::Notification { method, params } if method == "$/cancel_request" => {
-                for question in self.questions.get_mut(&params["requestId"].to_string()).into_iter().flatten() {
-                    question.withdrawn = true;
-                }
-            }
-            Rpc::Response { id, outcome } if is_answer(&value) => {
-                if let Some(method) = self.waiting.remove(&id)
-                    && matches!(&*method, "session/new" | "session/fork")
-                    && let Ok(result) = outcome
-                    && let Some(session) = result["sessionId"].as_str()
-                {
-                    self.session = Some(session.to_owned());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    pub(crate) fn agent_reads(&mut self, line: &[u8]) {
-        if let Err(problem) = self.agent_line(line) {
-            self.violations.push(format!("toward the agent: {problem}: {}", show(line)));
-        }
-    }
-
-    fn problem(&self, method: &str, body: Body, value: &Value) -> Option<String> {
-        let judge = if self.by_form { schema::problem_of_form } else { schema::problem };
-        judge(&format!("client {method}"), body, value)
-    }
-
-    fn agent_line(&mut self, line: &[u8]) -> Result<(), String> {
-        if line.contains(&b'\n') {
-            return Err("a line feed in a line".into());
-        }
-        match Rpc::read(line) {
-            Rpc::Request { id, method, params } => {
-                if !self.ids.insert(id.clone()) {
-                    return Err("an id twice".into());
-                }
-                let problem = match &*method {
-                    // Gone from the schema, and what several agents still serve.
-                    "session/set_model" => (!params["modelId"].is_string()).then(|| "no modelId".to_owned()),
-                    _ => self.problem(&method, Body::Params, &params),
-                };
-                if let Some(problem) = problem {
-                    return Err(problem);
-                }
-                match &*method {
-                    "initialize" if !self.waiting.is_empty() => return Err("initialize is not the first".into()),
-                    "session/prompt" => {
-                        if self.waiting.values().any(|m| m == "session/prompt") {
-                            return Err("a prompt while another is outstanding".into());
-                        }
-                        if params["prompt"].as_array().is_none_or(Vec::is_empty) {
-                            return Err("an empty prompt".into());
-                        }
-                        self.cancelled = false;
-                        if self.turn.is_none() {
-                            return Err("a prompt outside of a turn".into());
-                        }
-                    }
-                    "session/load" | "session/resume" => self.session = params["sessionId"].as_str().map(Into::into),
-                    _ => {}
-                }
-                if !matches!(&*method, "initialize" | "authenticate" | "session/new" | "session/fork") {
-                    self.of_session(&params)?;
-                }
-                self.waiting.insert(id, method);
-                Ok(())
-            }
-            Rpc::Notification { method, params } => {
-                if method != "session/cancel" {
-                    return Err("a notification that a client has not".into());
-                }
-                if let Some(problem) = self.problem(&method, Body::Params, &params) {
-                    return Err(problem);
-                }
-                self.of_session(&params)?;
-                if !self.waiting.values().any(|m| m == "session/prompt") {
-                    return Err("a cancel without a prompt".into());
-                }
-                // What was asked before must have been answered: it would hold up the agent's end.
-                if let Some(id) = self.questions.keys().next() {
-                    return Err(format!("a cancel before the answer to {id}"));
-                }
-                self.cancelled = true;
-                self.owes_cancel = None;
-                Ok(())
-            }
-            Rpc::Response { id, outcome } => {
-                let open = self.questions.get_mut(&id).ok_or("an answer to no open request")?;
-                let question = open.remove(0);
-                if open.is_empty() {
-                    self.questions.remove(&id);
-                }
-                self.answer(&question, outcome)
-            }
-            Rpc::Garbage { .. } => Err("no message".into()),
-        }
-    }
-
-    fn of_session(&self, params: &Value) -> Result<(), String> {
-        match params["sessionId"].as_str() == self.session.as_deref() && self.session.is_some() {
-            true => Ok(()),
-            false => Err(format!("not the session {:?}", self.session)),
-        }
-    }
-
-    fn answer(&mut self, question: &Question, outcome: Result<Value, Value>) -> Result<(), String> {
-        let result = match outcome {
-            Ok(result) => result,
-            Err(error) => {
-                if let Some(problem) = schema::problem("", Body::Error, &error) {
-                    return Err(problem);
-                }
-                return Ok(());
-            }
-        };
-        if question.method != "session/request_permission" {
-            return Ok(());
-        }
-        let mut plain = result.clone();
-        if let Some(members) = plain.as_object_mut() {
-            // Qwen's, beside the outcome.
-            members.remove("answers");
-        }
-        if let Some(problem) = self.problem(&question.method, Body::Result, &plain) {
-            return Err(problem);
-        }
-        let rejects = question.options.iter().any(|(_, kind)| kind.starts_with("reject"));
-        match text(&result, "/outcome/outcome") {
-            "cancelled" => {
-                // The cancel itself follows in the same event (quirk 18), or was sent in this turn.
-                if !question.withdrawn && rejects && !self.cancelled {
-                    self.owes_cancel = Some(question.call.clone());
-                }
-                Ok(())
-            }
-            "selected" => {
-                let chosen = text(&result, "/outcome/optionId");
-                let Some((_, kind)) = question.options.iter().find(|(id, _)| id == chosen) else {
-                    return Err("an option that was not offered".into());
-                };
-                if kind.starts_with("allow") { self.grants(question, kind, chosen) } else { Ok(()) }
-            }
-            _ => Err("no outcome".into()),
-        }
-    }
-
-    fn grants(&mut self, question: &Question, kind: &str, chosen: &str) -> Result<(), String> {
-        // Options that are answers (Kimi) all say the same kind.
-        if kind != "allow_once" && !chosen.starts_with('q') {
-            return Err("granted for longer".into());
-        }
-        let call = question.call.clone();
-        let granted = self.granted.entry(call.clone()).or_default();
-        *granted += 1;
-        let granted = *granted;
-        if self.anybody_grants {
-            return Ok(());
-        }
-        // Ids that the API could not have made are shown as others, and a call may be shown as several.
-        let plain = call.len() <= 64 && call.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        let of_call = |id: &String| !plain || *id == call || id.starts_with(&format!("{call}_"));
-        let allowed: u64 = self.allowed.iter().filter(|(id, _)| of_call(id)).map(|(_, n)| *n).sum();
-        if granted > allowed {
-            return Err(format!("{call} was granted {granted} times and allowed {allowed} times"));
-        }
-        Ok(())
-    }
-
-    // ---- MCP clients
-
-    pub(crate) fn relay_says(&mut self, conn: u64, line: Option<&[u8]>) {
-        match line.map(Rpc::read) {
-            None => self.clients.retain(|(c, _), _| *c != conn),
-            Some(Rpc::Request { id, .. }) => {
-                *self.clients.entry((conn, id)).or_default() += 1;
-            }
-            Some(_) => {}
-        }
-    }
-
-    pub(crate) fn relay_reads(&mut self, conn: u64, line: &[u8]) {
-        if let Rpc::Response { id, .. } = Rpc::read(line) {
-            let key = (conn, id);
-            match self.clients.get_mut(&key) {
-                None => self.violations.push(format!("an MCP client reads an answer to nothing: {}", show(line))),
-                Some(open) => {
-                    *open -= 1;
-                    if *open == 0 {
-                        self.clients.remove(&key);
-                    }
-                }
-            }
-        }
-    }
 }

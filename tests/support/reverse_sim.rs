@@ -3,15 +3,32 @@
 //! Owns the two models and which of the things that can happen happens next. Keeps: a conversation depends on its seed
 //! alone; the agent answers what it is asked in its own time, or dies; what it said inside of a turn is known.
 
+mod agent;
+
+mod host;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use diglot::translate::{FarExit, StartFailure, Stop, Timer};
+use diglot::translate::{Stop, Timer};
 use serde_json::{Value, json};
 
 use super::reverse::{Conversation, Done, Input, Setting};
 use super::sim::Rng;
 
 const SESSION: &str = "s1";
+
+/// The events of which a host may want to be told.
+const HOOKS: [&str; 9] = [
+    "PreToolUse",
+    "PostToolUse",
+    "UserPromptSubmit",
+    "Stop",
+    "PermissionRequest",
+    "SessionStart",
+    "PreCompact",
+    "SubagentStart",
+    "SubagentStop",
+];
 
 #[derive(Debug, Default)]
 struct Host {
@@ -109,6 +126,9 @@ impl Simulation {
             states: word(rng, &["none", "marked", "plain"]),
             modern: rng.chance(70),
             forget: rng.chance(10),
+            may_bypass: rng.chance(50),
+            elicits: rng.chance(30),
+            effort: rng.chance(15).then(|| word(rng, &["low", "max", "disabled"])),
             ..Setting::default()
         };
         if rng.chance(25) {
@@ -145,7 +165,7 @@ impl Simulation {
             "profile": s.profile, "resume": s.resume, "partial": s.partial, "replay": s.replay, "asks_host": s.asks_host,
             "mode": s.mode, "allow": s.allow, "deny": s.deny, "mcp_servers": s.mcp_servers, "max_turns": s.max_turns,
             "max_budget_usd": s.max_budget_usd, "json_schema": s.json_schema, "states": s.states, "modern": s.modern,
-            "forget": s.forget } })
+            "forget": s.forget, "may_bypass": s.may_bypass, "elicits": s.elicits, "effort": s.effort } })
         .to_string()
     }
 
@@ -174,7 +194,10 @@ impl Simulation {
                         self.host.asks.remove(&id);
                         self.host.old.push(id);
                     }
-                    Some("assistant") if value["message"]["model"] != "<synthetic>" => {
+                    // What subagents say is no part of the answer.
+                    Some("assistant")
+                        if value["message"]["model"] != "<synthetic>" && value["parent_tool_use_id"].is_null() =>
+                    {
                         let text = value.pointer("/message/content/0/text").and_then(Value::as_str);
                         self.shown.push_str(text.unwrap_or_default());
                     }
@@ -196,406 +219,6 @@ impl Simulation {
             _ => {}
         }
     }
-
-    // ---- the host
-
-    fn host_says(&mut self, value: &Value) {
-        self.feed(Input::Host(line(value)));
-    }
-
-    fn control(&mut self, request: &Value) {
-        self.host.controls += 1;
-        let id = format!("h{}", self.host.controls);
-        self.host_says(&json!({ "type": "control_request", "request_id": id, "request": request }));
-    }
-
-    fn begin(&mut self) {
-        self.host.begun = true;
-        let mut request = json!({ "subtype": "initialize" });
-        if self.rng.chance(35) {
-            let mut hooks = json!({});
-            for (at, event) in
-                ["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PermissionRequest", "SessionStart"]
-                    .into_iter()
-                    .enumerate()
-            {
-                if self.rng.chance(40) {
-                    hooks[event] =
-                        json!([{ "matcher": null, "hookCallbackIds": [format!("hook_{at}")], "timeout": 5 }]);
-                }
-            }
-            request["hooks"] = hooks;
-        }
-        if self.rng.chance(15) {
-            request["sdkMcpServers"] = json!(["calc"]);
-        }
-        if self.rng.chance(10) {
-            request["disallowedTools"] = json!(["WebFetch"]);
-        }
-        self.control(&request);
-    }
-
-    fn prompt(&mut self) {
-        self.host.prompts += 1;
-        let uuid = format!("99999999-9999-4999-8999-{:012}", self.host.prompts);
-        let content = match self.rng.below(8) {
-            0 => json!(""),
-            1 => {
-                json!([{ "type": "text", "text": "go" }, { "type": "image", "source": { "type": "base64", "data": "AA" } }])
-            }
-            _ => json!("go"),
-        };
-        let mut value = json!({ "type": "user", "message": { "role": "user", "content": content }, "session_id": "",
-            "parent_tool_use_id": null, "uuid": uuid });
-        if self.rng.chance(5) {
-            value["priority"] = json!("now");
-        }
-        self.host_says(&value);
-    }
-
-    fn answers(&mut self, any: bool) {
-        let ids: Vec<String> = self.host.asks.keys().cloned().collect();
-        let late = self.host.old.last().cloned().filter(|_| !any && self.rng.chance(10));
-        let Some(id) = late.or_else(|| self.rng.pick(&ids).cloned()) else { return };
-        let request = self.host.asks.remove(&id).unwrap_or_default();
-        let body = match request["subtype"].as_str() {
-            Some("mcp_message") => {
-                json!({ "mcp_response": { "jsonrpc": "2.0", "id": request["message"]["id"], "result": {} } })
-            }
-            Some("hook_callback") => match self.rng.below(8) {
-                0 => {
-                    json!({ "hookSpecificOutput": { "permissionDecision": "deny", "permissionDecisionReason": "no" } })
-                }
-                1 => json!({ "hookSpecificOutput": { "permissionDecision": "allow" } }),
-                2 => json!({ "hookSpecificOutput": { "permissionDecision": "ask" } }),
-                3 => json!({ "decision": "block", "reason": "more" }),
-                4 => json!({ "continue": false, "stopReason": "enough" }),
-                5 => json!("nonsense"),
-                _ => json!({}),
-            },
-            _ => match self.rng.below(10) {
-                0 => json!({ "behavior": "deny", "message": "no" }),
-                1 => json!({ "behavior": "deny", "message": "no", "interrupt": true }),
-                2 => json!({ "allow": false, "reason": "no" }),
-                3 => json!({ "behavior": "allow", "updatedInput": { "command": "other" } }),
-                4 => json!({ "behavior": "maybe" }),
-                5 => json!({ "behavior": "allow", "updatedPermissions": [{ "type": "setMode", "mode": "acceptEdits",
-                    "destination": "session" }] }),
-                6 => json!({ "behavior": "allow", "updatedInput": { "answers": { "Pick?": "A" } } }),
-                _ => json!({ "behavior": "allow", "updatedInput": request["input"] }),
-            },
-        };
-        let response = match self.rng.below(12) {
-            0 => json!({ "subtype": "error", "request_id": id, "error": "the host failed" }),
-            _ => json!({ "subtype": "success", "request_id": id, "response": body }),
-        };
-        self.host.old.push(id);
-        self.host_says(&json!({ "type": "control_response", "response": response }));
-    }
-
-    fn host_does(&mut self) {
-        match self.rng.below(40) {
-            0..=7 if self.host.begun || self.rng.chance(30) => self.prompt(),
-            0..=7 => self.begin(),
-            8 => self.control(&json!({ "subtype": "interrupt", "cancel_queued": self.host.prompts.is_multiple_of(2) })),
-            9 => self.control(&json!({ "subtype": "interrupt" })),
-            10 => {
-                let modes = ["default", "plan", "acceptEdits", "bypassPermissions", "nonsense"];
-                let mode = *self.rng.pick(&modes).unwrap_or(&"default");
-                self.control(&json!({ "subtype": "set_permission_mode", "mode": mode }));
-            }
-            11 => {
-                let model = *self.rng.pick(&["big", "small", "nothing", "default"]).unwrap_or(&"big");
-                self.control(&json!({ "subtype": "set_model", "model": model }));
-            }
-            12 => {
-                let subtypes = ["mcp_status", "get_context_usage", "no_such_thing", "rewind_files", "initialize"];
-                let subtype = *self.rng.pick(&subtypes).unwrap_or(&"mcp_status");
-                self.control(&json!({ "subtype": subtype }));
-            }
-            13 => {
-                let uuid = format!("99999999-9999-4999-8999-{:012}", self.host.prompts);
-                self.control(&json!({ "subtype": "cancel_async_message", "message_uuid": uuid }));
-            }
-            14 => self.feed(Input::Host(b"not json".to_vec())),
-            15 => self.host_says(&json!({ "type": "keep_alive" })),
-            16 if self.rng.chance(25) => self.feed(Input::HostClosed),
-            _ if !self.host.silent => self.answers(false),
-            _ => {}
-        }
-    }
-
-    // ---- the agent
-
-    fn agent_says(&mut self, mut value: Value) {
-        value["jsonrpc"] = json!("2.0");
-        self.feed(Input::Agent(line(&value)));
-    }
-
-    fn update(&mut self, session: &str, update: Value) {
-        self.agent_says(json!({ "method": "session/update", "params": { "sessionId": session, "update": update } }));
-    }
-
-    fn answer(&mut self, id: &Value, result: Value) {
-        self.agent_says(json!({ "id": id, "result": result }));
-    }
-
-    fn dies(&mut self) {
-        let exit = match self.agent.stopping {
-            Some(Stop::Kill) => FarExit { signal: Some(9), ..FarExit::default() },
-            Some(_) => FarExit { code: Some(0), ..FarExit::default() },
-            None => FarExit { code: Some(1), stderr: "boom".to_owned(), ..FarExit::default() },
-        };
-        self.feed(Input::AgentClosed(exit));
-    }
-
-    /// The agent reads one line.
-    fn agent_reads(&mut self, well: bool) {
-        let Some(request) = self.agent.inbox.pop_front() else { return };
-        let id = request["id"].clone();
-        let Some(method) = request["method"].as_str().map(str::to_owned) else {
-            // An answer to a question.
-            if let Some(id) = id.as_u64() {
-                self.agent.questions.retain(|q| *q != id);
-            }
-            return;
-        };
-        let fails = !well && self.rng.chance(6);
-        if fails && method != "session/cancel" && method != "session/prompt" {
-            let code = *self.rng.pick(&[-32000_i64, -32602, -32603]).unwrap_or(&-32603);
-            self.agent_says(json!({ "id": id, "error": { "code": code, "message": "no" } }));
-            return;
-        }
-        match &*method {
-            "initialize" => {
-                let mut session = json!({});
-                if self.agent.resumes {
-                    session["resume"] = json!({});
-                }
-                if self.rng.chance(30) {
-                    session["close"] = json!({});
-                }
-                let caps = json!({ "loadSession": self.agent.loads, "sessionCapabilities": session });
-                self.answer(&id, json!({ "protocolVersion": 1, "agentCapabilities": caps, "authMethods": [] }));
-            }
-            "session/new" | "session/load" | "session/resume" => {
-                if self.rng.chance(20) {
-                    self.update(
-                        SESSION,
-                        json!({ "sessionUpdate": "available_commands_update",
-                        "availableCommands": [{ "name": "x", "description": "y" }] }),
-                    );
-                }
-                if method == "session/load" && !self.conversation.exited {
-                    self.update(
-                        SESSION,
-                        json!({ "sessionUpdate": "agent_message_chunk",
-                        "content": { "type": "text", "text": "old" } }),
-                    );
-                }
-                let mut result = match &*method {
-                    "session/new" => json!({ "sessionId": SESSION }),
-                    _ => json!({}),
-                };
-                if self.rng.chance(40) {
-                    result["models"] = json!({ "availableModels": [{ "modelId": "big", "name": "Big" },
-                        { "modelId": "small", "name": "Small" }], "currentModelId": "big" });
-                }
-                if self.rng.chance(40) {
-                    result["modes"] = json!({ "availableModes": [{ "id": "default", "name": "Default" },
-                        { "id": "plan", "name": "Plan" }], "currentModeId": "plan" });
-                }
-                self.answer(&id, result);
-            }
-            "session/prompt" => {
-                self.agent.prompt = Some(id);
-                self.agent.cancelled = false;
-            }
-            "session/cancel" => self.agent.cancelled = true,
-            "session/set_config_option" => self.answer(&id, json!({ "configOptions": [] })),
-            _ => self.answer(&id, json!({})),
-        }
-    }
-
-    fn text(&mut self) {
-        let texts = ["Hello", " world", "{\"a\": 1}", "\u{1f600}\n", "", "x"];
-        let text = (*self.rng.pick(&texts).unwrap_or(&"x")).to_owned();
-        let mut update = json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } });
-        if self.rng.chance(20) {
-            update["messageId"] = json!(format!("m{}", self.rng.below(3)));
-        }
-        if self.conversation.judge.in_turn() {
-            self.said.push_str(&text);
-        }
-        self.update(SESSION, update);
-    }
-
-    fn call(&mut self) {
-        self.agent.next_call += 1;
-        let id = format!("call_{}", self.agent.next_call);
-        self.agent.calls.push(id.clone());
-        let command = *self.rng.pick(&["ls", "rm a", "make"]).unwrap_or(&"ls");
-        let status = *self.rng.pick(&["pending", "in_progress"]).unwrap_or(&"pending");
-        let update = match self.rng.below(3) {
-            0 => json!({ "kind": "edit", "title": "Edit", "rawInput": { "file_path": "/w/a", "old_string": "a",
-                "new_string": "b" }, "content": [{ "type": "diff", "path": "/w/a", "oldText": "a\n", "newText": "b\n" },
-                { "type": "diff", "path": "/w/b", "oldText": null, "newText": "b\n" }] }),
-            _ => json!({ "kind": "execute", "title": command, "rawInput": { "command": command } }),
-        };
-        let mut update = update;
-        update["sessionUpdate"] = json!("tool_call");
-        update["toolCallId"] = json!(id);
-        update["status"] = json!(status);
-        // Gemini mentions a call first when it asks about it.
-        if self.rng.chance(80) {
-            self.update(SESSION, update);
-        }
-    }
-
-    fn asks(&mut self) {
-        let Some(call) = self.rng.pick(&self.agent.calls).cloned() else { return };
-        self.agent.next_id += 1;
-        let id = self.agent.next_id;
-        self.agent.questions.push(id);
-        let kinds: &[&str] = match self.rng.below(6) {
-            0 => &["allow_once"],
-            1 => &["allow_always", "reject_once"],
-            2 => &["allow_always", "allow_once", "reject_always"],
-            _ => &["allow_once", "reject_once"],
-        };
-        let options: Vec<Value> = kinds.iter().map(|k| json!({ "optionId": k, "name": k, "kind": k })).collect();
-        self.agent_says(json!({ "id": id, "method": "session/request_permission", "params": { "sessionId": SESSION,
-            "toolCall": { "toolCallId": call, "title": "ls", "kind": "execute" }, "options": options } }));
-    }
-
-    fn own_request(&mut self) {
-        self.agent.next_id += 1;
-        let id = self.agent.next_id;
-        let questions = json!([{ "question": "Pick?", "options": [{ "label": "A" }] }]);
-        let (method, params) = match self.rng.below(5) {
-            0 => ("_x.ai/ask_user_question", json!({ "toolCallId": format!("q{id}"), "questions": questions })),
-            1 => ("_x.ai/exit_plan_mode", json!({ "toolCallId": format!("q{id}"), "planContent": "# Plan" })),
-            2 => ("fs/read_text_file", json!({ "path": "/w/a" })),
-            3 => ("session/request_permission", json!({ "options": [] })),
-            _ => ("craft/something", json!({})),
-        };
-        self.agent_says(json!({ "id": id, "method": method, "params": params }));
-    }
-
-    fn ends(&mut self) {
-        // A question that is open holds an agent up, mostly.
-        if !self.agent.questions.is_empty() && self.rng.chance(90) && !self.agent.cancelled {
-            return;
-        }
-        let Some(id) = self.agent.prompt.take() else { return };
-        self.agent.calls.clear();
-        self.agent.questions.clear();
-        if self.rng.chance(6) {
-            self.agent_says(json!({ "id": id, "error": { "code": 500, "message": "overloaded" } }));
-            return;
-        }
-        let reason = match (self.agent.cancelled, self.rng.below(10)) {
-            (true, 0..=7) => "cancelled",
-            (_, 0) => "max_tokens",
-            (_, 1) => "refusal",
-            (_, 2) => "cancelled",
-            _ => "end_turn",
-        };
-        self.answer(&id, json!({ "stopReason": reason, "usage": { "inputTokens": 3, "outputTokens": 4 } }));
-    }
-
-    fn agent_does(&mut self) {
-        if self.agent.stopping.is_some() {
-            if self.rng.chance(70) {
-                self.dies();
-            } else {
-                self.text();
-            }
-            return;
-        }
-        if self.rng.below(250) == 0 {
-            if self.inputs.is_empty() && self.rng.chance(50) {
-                self.feed(Input::AgentFailed(StartFailure::NoProgram("io was not found".to_owned())));
-            } else {
-                self.dies();
-            }
-            return;
-        }
-        if !self.agent.inbox.is_empty() && self.rng.chance(70) {
-            return self.agent_reads(false);
-        }
-        match self.rng.below(40) {
-            0 => return self.feed(Input::Agent(b"npm warn".to_vec())),
-            1 => return self.feed(Input::Agent(b"{\"id\":3,\"level\":\"info\"}".to_vec())),
-            2 => {
-                return self.update(
-                    "other",
-                    json!({ "sessionUpdate": "agent_message_chunk",
-                "content": { "type": "text", "text": "not ours" } }),
-                );
-            }
-            3 => {
-                return self.update(
-                    SESSION,
-                    json!({ "sessionUpdate": "available_commands_update",
-                "availableCommands": [{ "name": format!("c{}", self.agent.next_call), "description": "y" }] }),
-                );
-            }
-            4 if self.rng.chance(30) => return self.text(),
-            5 if self.rng.chance(30) => return self.own_request(),
-            _ => {}
-        }
-        if self.agent.prompt.is_none() {
-            return;
-        }
-        if self.agent.cancelled {
-            if !self.agent.stubborn && self.rng.chance(60) {
-                self.ends();
-            }
-            return;
-        }
-        match self.rng.below(20) {
-            0..=5 => self.text(),
-            6 => self.update(
-                SESSION,
-                json!({ "sessionUpdate": "agent_thought_chunk",
-                "content": { "type": "text", "text": "hm" } }),
-            ),
-            7..=9 => self.call(),
-            10..=11 => self.asks(),
-            12..=14 => {
-                if let Some(call) = self.rng.pick(&self.agent.calls).cloned() {
-                    let status =
-                        *self.rng.pick(&["in_progress", "completed", "failed", "pending"]).unwrap_or(&"completed");
-                    self.update(
-                        SESSION,
-                        json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "status": status,
-                        "content": [{ "type": "content", "content": { "type": "text", "text": "out" } }] }),
-                    );
-                }
-            }
-            15 => {
-                let id = self.rng.pick(&self.agent.questions).copied();
-                if let Some(id) = id {
-                    self.agent.questions.retain(|q| *q != id);
-                    self.agent_says(json!({ "method": "$/cancel_request", "params": { "requestId": id } }));
-                }
-            }
-            16 => self.update(
-                SESSION,
-                json!({ "sessionUpdate": "plan", "entries": [{ "content": "one",
-                "priority": "low", "status": "pending" }] }),
-            ),
-            17 => self.update(
-                SESSION,
-                json!({ "sessionUpdate": "usage_update", "used": 5, "size": 100,
-                "cost": { "amount": self.agent.next_call as f64 * 0.05, "currency": "USD" } }),
-            ),
-            _ => self.ends(),
-        }
-    }
-
-    // ---- the rest
 
     fn client_does(&mut self) {
         let calc = self.setting.mcp_servers.contains_key("calc");

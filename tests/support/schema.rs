@@ -95,20 +95,48 @@ pub(crate) fn problem(method: &str, body: Body, value: &Value) -> Option<String>
     }
 }
 
+/// What is wrong with a body that another program wrote and diglot passes on: only what the schema refuses. What has no schema
+/// here passes.
+pub(crate) fn unreadable(method: &str, body: Body, value: &Value) -> Option<String> {
+    let method = if body == Body::Error { "" } else { method };
+    let (_, shape) = table().iter().find(|((m, b), _)| *m == method && *b == body)?;
+    if let Err(e) = shape.validator.validate(value) {
+        return Some(format!("{method} ({body:?}): the JSON schema refuses it at {}: {e}", e.instance_path()));
+    }
+    (shape.again)(value).err().map(|e| format!("{method} ({body:?}): the types cannot read it: {e}"))
+}
+
+/// The same, once for each form.
+pub(crate) fn unreadable_form(method: &str, body: Body, value: &Value) -> Option<String> {
+    of_form(unreadable, method, body, value)
+}
+
+/// As [`problem`], but what has no schema here passes.
+pub(crate) fn strictly(method: &str, body: Body, value: &Value) -> Option<String> {
+    let known = table().keys().any(|(m, b)| *m == method && *b == body);
+    if known { problem(method, body, value) } else { None }
+}
+
 /// The same for a conversation among thousands: bodies of one form are judged once. Two have the same form when they
 /// have the same members of the same types, and the same words wherever the protocol has a list of words.
 pub(crate) fn problem_of_form(method: &str, body: Body, value: &Value) -> Option<String> {
+    of_form(problem, method, body, value)
+}
+
+type Judge = fn(&str, Body, &Value) -> Option<String>;
+
+fn of_form(judge: Judge, method: &str, body: Body, value: &Value) -> Option<String> {
     thread_local! {
         static SEEN: RefCell<HashSet<u64>> = RefCell::default();
     }
     let mut hasher = DefaultHasher::new();
-    (method, body).hash(&mut hasher);
+    (judge as usize, method, body).hash(&mut hasher);
     form("", value, &mut hasher);
     let form = hasher.finish();
     if SEEN.with_borrow(|seen| seen.contains(&form)) {
         return None;
     }
-    let problem = problem(method, body, value);
+    let problem = judge(method, body, value);
     if problem.is_none() {
         SEEN.with_borrow_mut(|seen| seen.insert(form));
     }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 
 use serde_json::{Value, json};
-use similar::{ChangeTag, TextDiff};
 
 use super::{Agent, Flow, Input};
+use crate::translate::diff;
 
 impl Agent {
     /// Does what a tool call says, unless it already has its result.
@@ -172,32 +172,15 @@ fn read(path: &Path) -> Done {
     Ok((numbered.collect::<Vec<_>>().join("\n"), json!({"type": "text", "file": file})))
 }
 
-/// The hunks between two texts, with three lines around each change, as claude writes them.
+/// The hunks between two texts, as claude writes them.
 fn structured_patch(old: &str, new: &str) -> Vec<Value> {
-    let diff = TextDiff::from_lines(old, new);
-    let hunk = |ops: &Vec<similar::DiffOp>| {
-        let (first, last) = (ops.first()?, ops.last()?);
-        let old_lines = last.old_range().end - first.old_range().start;
-        let new_lines = last.new_range().end - first.new_range().start;
-        let mut lines = Vec::new();
-        for change in ops.iter().flat_map(|op| diff.iter_changes(op)) {
-            let sign = match change.tag() {
-                ChangeTag::Equal => ' ',
-                ChangeTag::Delete => '-',
-                ChangeTag::Insert => '+',
-            };
-            let text = change.value();
-            lines.push(format!("{sign}{}", text.strip_suffix('\n').unwrap_or(text)));
-            if change.missing_newline() {
-                lines.push("\\ No newline at end of file".into());
-            }
-        }
-        Some(json!({
-            "oldStart": first.old_range().start + 1, "oldLines": old_lines,
-            "newStart": first.new_range().start + 1, "newLines": new_lines, "lines": lines,
-        }))
+    let hunk = |hunk: diff::PatchHunk| {
+        json!({
+            "oldStart": hunk.old_start, "oldLines": hunk.old_lines,
+            "newStart": hunk.new_start, "newLines": hunk.new_lines, "lines": hunk.lines,
+        })
     };
-    diff.grouped_ops(3).iter().filter_map(hunk).collect()
+    diff::hunks(old, new).into_iter().map(hunk).collect()
 }
 
 /// A command that leads a session of its own: this program starts itself, does that, and becomes it.

@@ -48,6 +48,8 @@ pub struct ClaudeArgs {
     pub replay_user_messages: bool,
     /// `--include-hook-events`: what hooks do is told.
     pub include_hook_events: bool,
+    /// `--forward-subagent-text`.
+    pub forward_subagent_text: bool,
     /// `--resume`, `-r`: go on with this session. `Some(None)` when no session is named, which only a terminal can answer.
     /// Not necessarily a UUID: it may be what the agent calls it.
     pub resume: Option<Option<String>>,

@@ -22,7 +22,7 @@ use crate::session::host::{HostOptions, Input, Real};
 use crate::session::store::{Reservation, SessionStore, checked};
 use crate::trace::Trace;
 use crate::translate::claude_over_acp::host::mcp_servers;
-use crate::translate::claude_over_acp::{Open, Options, Settings, States};
+use crate::translate::claude_over_acp::{Effort, Open, Options, Settings, States};
 use crate::translate::rules::{PermissionMode, Rules};
 use crate::wire::acp_client::McpServer;
 
@@ -207,6 +207,13 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
             model = settings.get("model").and_then(Value::as_str).map(ToOwned::to_owned);
         }
     }
+    let thinking = args.thinking.as_deref().and_then(Effort::parse);
+    let effort = args.effort.as_deref().and_then(Effort::parse);
+    // No thinking at all is more than a number of tokens, and that more than to think as one likes.
+    let effort = effort
+        .or(thinking.filter(|effort| *effort == Effort::Off))
+        .or(args.max_thinking_tokens.map(Effort::of_tokens))
+        .or(thinking);
     let home = agents::environment("HOME").or_else(|| agents::environment("USERPROFILE")).map(PathBuf::from);
     let (mut rules, rejected) = Rules::parse(&allow, &ask, &deny, home.as_deref());
     for rejected in rejected {
@@ -232,6 +239,9 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
         None => PermissionMode::default(),
     };
     let given = |name: &str| agents::environment(name).is_some_and(|v| !v.is_empty() && v != "0" && v != "false");
+    let typescript = agents::environment("CLAUDE_CODE_ENTRYPOINT").is_some_and(|v| v == "sdk-ts");
+    let version = agents::environment("CLAUDE_AGENT_SDK_VERSION").map(|v| v.to_string_lossy().into_owned());
+    let version = version.as_deref().filter(|version| !version.is_empty());
     let states = match (given("CLAUDE_CODE_SDK_READS_SESSION_STATE"), given("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")) {
         (_, true) => States::Plain,
         (true, false) => States::Marked,
@@ -247,8 +257,12 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
         asks_host,
         permission_tool: None,
         mode,
+        may_bypass: args.dangerously_skip_permissions
+            || args.allow_dangerously_skip_permissions
+            || mode == PermissionMode::BypassPermissions,
         rules,
         model,
+        effort,
         append_system_prompt: text_or_file(&args.append_system_prompt, &args.append_system_prompt_file)?,
         system_prompt: text_or_file(&args.system_prompt, &args.system_prompt_file)?,
         mcp_servers: servers,
@@ -258,7 +272,12 @@ fn conversation(args: &ClaudeArgs) -> Result<Options, String> {
         json_schema,
         states,
         await_initialize: args.await_initialize,
-        modern: given("CLAUDE_AGENT_SDK_VERSION"),
+        // TypeScript passes on every line, and before 0.3 the type of none of the newer ones.
+        modern: version
+            .is_some_and(|version| !typescript || !(version.starts_with("0.1.") || version.starts_with("0.2."))),
+        forward_subagent_text: args.forward_subagent_text || given("CLAUDE_CODE_FORWARD_SUBAGENT_TEXT"),
+        // Only this SDK knows the request; a program without a handler for it declines by itself.
+        elicits: typescript && version.is_some(),
         forget: args.no_session_persistence,
         files: false,
         terminals: false,

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
 
 use super::super::style::{Style, clean, one_line};
+use crate::translate::diff::hunks;
 
 /// How many lines of a tool's output are shown.
 const OUTPUT_LINES: usize = 12;
@@ -307,13 +307,13 @@ impl View {
     }
 }
 
-/// The path and the changed lines of a diff.
+/// The path and the changed lines of a diff; all that is new where there are too many lines to compare.
 fn changed_lines(diff: &Value) -> Vec<String> {
     let (old, new) = (diff["oldText"].as_str().unwrap_or_default(), diff["newText"].as_str().unwrap_or_default());
-    let changes = TextDiff::from_lines(old, new);
-    let changed = changes.iter_all_changes().filter(|change| change.tag() != ChangeTag::Equal);
-    let lines = changed.map(|change| format!("{}{}", change.tag(), change.value().trim_end_matches('\n')));
-    std::iter::once(diff["path"].to_string()).chain(lines).collect()
+    let groups = hunks(old, new);
+    let whole = groups.is_empty().then(|| new.to_owned());
+    let changed = groups.into_iter().flat_map(|hunk| hunk.lines).filter(|line| line.starts_with(['+', '-']));
+    std::iter::once(diff["path"].to_string()).chain(whole).chain(changed).collect()
 }
 
 fn render_diff(style: Style, path: &str, old: Option<&str>, new: &str, out: &mut String) {
@@ -321,26 +321,29 @@ fn render_diff(style: Style, path: &str, old: Option<&str>, new: &str, out: &mut
     out.push_str(&style.bold(&format!("    {} ({what})", one_line(path, 200))));
     out.push('\n');
     let old = old.unwrap_or_default();
-    let diff = TextDiff::from_lines(old, new);
+    let groups = hunks(old, new);
+    if groups.is_empty() && old != new {
+        out.push_str(&style.dim("    ... too many lines to compare"));
+        out.push('\n');
+    }
     let mut left = DIFF_LINES;
-    for group in diff.grouped_ops(3) {
-        let Some(first) = group.first() else { continue };
-        let place = format!("    @@ line {} @@", first.new_range().start + 1);
+    for group in groups {
+        let place = format!("    @@ line {} @@", group.new_start);
         out.push_str(&style.cyan(&place));
         out.push('\n');
-        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+        for line in group.lines {
             if left == 0 {
                 out.push_str(&style.dim("    ... more changes"));
                 out.push('\n');
                 return;
             }
             left -= 1;
-            let text = clean(change.value());
-            let text = text.trim_end_matches('\n');
-            let line = match change.tag() {
-                ChangeTag::Equal => format!("      {text}"),
-                ChangeTag::Delete => style.red(&format!("    - {text}")).into_owned(),
-                ChangeTag::Insert => style.green(&format!("    + {text}")).into_owned(),
+            let line = clean(&line);
+            let line = match line.split_at_checked(1) {
+                Some(("-", text)) => style.red(&format!("    - {text}")).into_owned(),
+                Some(("+", text)) => style.green(&format!("    + {text}")).into_owned(),
+                Some((_, text)) => format!("      {text}"),
+                None => String::new(),
             };
             out.push_str(&line);
             out.push('\n');

@@ -13,7 +13,7 @@
 //! | `open` | `session/new`: parameters to flags |
 //! | `turn` | the queue of prompts; when a turn ends and how |
 //! | `stream` | text and thoughts, never twice |
-//! | `tools`, `cards` | the life of a call, and how it looks |
+//! | `tools`, `cards` | the life of a call, of its task in the background, and how it looks |
 //! | `questions` | permission questions |
 
 mod cards;

@@ -19,17 +19,17 @@ use crate::wire::acp::{
     ClaudeCodeMeta, ContentBlock, Location, SessionUpdate, TerminalExit, TerminalInfo, TerminalOutput, ToolCall,
     ToolCallContent, ToolMeta, ToolStatus,
 };
-use crate::wire::stream_json::{Block, SystemLine, TaskPatch};
+use crate::wire::stream_json::{Block, SystemLine};
 use crate::wire::text::{Raw, boolean, items, text};
 
 use super::stream::BlockKind;
 use super::turn::Cancel;
 
+mod tasks;
+use tasks::TASK_ENDED;
+
 /// Inputs up to this size are sent as they are; so are larger ones unless a diff shows what they hold.
 const RAW_INPUT_LIMIT: usize = 16 * 1024;
-
-/// Why a call is closed whose task has ended.
-const TASK_ENDED: &str = "the task has ended";
 
 /// The preview goes with the question too, for editors that show the question alone, up to this size.
 const QUESTION_PREVIEW_LIMIT: usize = 32 * 1024;
@@ -612,82 +612,6 @@ impl AcpOverClaude {
         }
     }
 
-    /// `task_started`: a command or a subagent runs; claude names the call.
-    pub(super) fn task_started(&mut self, line: &SystemLine<'_>, out: &mut Actions) {
-        let Some(id) = text(line.tool_use_id) else { return };
-        if let Some(tool) = self.tools.open.get_mut(&*id) {
-            tool.task = true;
-            tool.background |= boolean(line.is_backgrounded) == Some(true);
-            if let Some(task) = text(line.task_id) {
-                self.tools.tasks.insert(task.into_owned(), id.clone().into_owned());
-            }
-        }
-        self.tool_runs(&id, out);
-    }
-
-    /// `task_updated`.
-    pub(super) fn task_updated(&mut self, line: &SystemLine<'_>, out: &mut Actions) {
-        let Some(id) = text(line.task_id).and_then(|task| self.tools.tasks.get(&*task).cloned()) else { return };
-        let patch = TaskPatch::read(line.patch);
-        let Some(tool) = self.tools.open.get_mut(&id) else { return };
-        tool.background |= boolean(patch.is_backgrounded) == Some(true);
-        let Some(status) = ended(patch.status).filter(|_| tool.background) else { return };
-        let error = text(patch.error).map(Cow::into_owned);
-        if tool.task {
-            // The notification follows and says what came out of it (stream-json.md, section 10, point 9).
-            tool.over = Some((status, error));
-        } else {
-            self.task_ends(&id, status, error, out);
-        }
-    }
-
-    /// `task_notification`: the end of a task, with a summary.
-    pub(super) fn task_notified(&mut self, line: &SystemLine<'_>, out: &mut Actions) {
-        let task = text(line.task_id).and_then(|task| self.tools.tasks.remove(&*task));
-        let Some(id) = task.or_else(|| text(line.tool_use_id).map(Into::into)) else { return };
-        // A task in the foreground ends with its result, which follows.
-        if self.tools.open.get(&id).is_some_and(|t| t.background)
-            && let Some(status) = ended(line.status)
-        {
-            self.task_ends(&id, status, text(line.summary).map(Cow::into_owned), out);
-        }
-    }
-
-    /// `background_tasks_changed`: a list of all that run; one that has ended and is not in it gets no notification.
-    pub(super) fn tasks_left(&mut self, line: &SystemLine<'_>, out: &mut Actions) {
-        let Some(left) = items(line.tasks) else { return };
-        let left: Vec<String> =
-            left.into_iter().filter_map(|raw| text(SystemLine::read(Some(raw)).task_id).map(Into::into)).collect();
-        let gone: Vec<String> =
-            self.tools.tasks.iter().filter(|(task, _)| !left.contains(task)).map(|(_, id)| id.clone()).collect();
-        for id in self.tools.order.clone().into_iter().filter(|id| gone.contains(id)) {
-            if let Some((status, said)) = self.tools.open.get_mut(&id).and_then(|t| t.over.take()) {
-                self.task_ends(&id, status, said, out);
-            }
-        }
-    }
-
-    fn task_ends(&mut self, id: &str, status: ToolStatus, said: Option<String>, out: &mut Actions) {
-        if let Some(change) = self.task_ended(id, status, said, out) {
-            self.finish_tool(id, change, TASK_ENDED, out);
-        }
-    }
-
-    /// What is told of a call whose task has ended.
-    fn task_ended(&mut self, id: &str, status: ToolStatus, said: Option<String>, out: &mut Actions) -> Option<Change> {
-        self.tool_runs(id, out);
-        let tool = self.tools.open.get(id)?;
-        let said = said.filter(|s| !s.trim().is_empty()).map(cards::bounded_owned);
-        let mut change = Change { status: Some(status), ..Change::default() };
-        if tool.terminal {
-            change.exit = Some(said.as_deref().and_then(cards::exit_code_of_summary));
-            change.output = said;
-        } else {
-            change.content = said.map(|s| vec![ToolCallContent::text(s)]);
-        }
-        Some(change)
-    }
-
     /// `permission_denied`: claude refused by itself.
     pub(super) fn permission_denied(&mut self, line: &SystemLine<'_>) {
         if let (Some(id), Some(message)) = (text(line.tool_use_id), text(line.message)) {
@@ -750,15 +674,6 @@ fn same_json(a: Raw<'_>, b: Raw<'_>) -> bool {
     let value = |raw: Raw<'_>| raw.and_then(|r| serde_json::from_str::<serde_json::Value>(r.get()).ok());
     // What cannot be read is equal to nothing but its own text.
     a.map(RawValue::get) == b.map(RawValue::get) || value(a).is_some_and(|a| Some(a) == value(b))
-}
-
-/// How a task ended, if it did.
-fn ended(status: Raw<'_>) -> Option<ToolStatus> {
-    match text(status).as_deref() {
-        Some("completed") => Some(ToolStatus::Completed),
-        Some("failed" | "killed" | "stopped") => Some(ToolStatus::Failed),
-        _ => None,
-    }
 }
 
 /// `tool_result_meta` says that the call never ran.

@@ -10,17 +10,17 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::turn::{Finish, describe};
+use super::finish::{Finish, describe};
+use super::render::todos::todos;
+use super::subagent::parent_of;
 use super::{ClaudeOverAcp, host};
 use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions, ChunkKind, FarExit, StartFailure, Timer};
 use crate::wire::acp::methods;
-use crate::wire::acp_client::{
-    Block, Cost, Named, PlanEntry, Prompted, SessionParams, Update, Usage as AcpUsage, methods as more,
-};
+use crate::wire::acp_client::{Block, Cost, Named, Prompted, SessionParams, Update, methods as more};
 use crate::wire::jsonrpc::{self, ErrorObject, Id, Message, RpcError};
-use crate::wire::stream_json_agent::{self as say, Usage};
-use crate::wire::text::{Raw, float, items, text, uint};
+use crate::wire::stream_json_agent as say;
+use crate::wire::text::{Raw, float, items, read, text, uint};
 
 /// Updates that may come before the agent has said which session they belong to (quirk 43).
 const EARLY: usize = 256;
@@ -51,6 +51,8 @@ pub(super) enum Change {
     /// The agent's mode, and the host's before.
     Mode(String, PermissionMode),
     Model(String),
+    /// How much it thinks.
+    Effort(String),
 }
 
 /// How a session is opened.
@@ -84,6 +86,7 @@ pub(super) struct Serves {
     pub(super) close: bool,
     pub(super) directories: bool,
     pub(super) system_prompt: bool,
+    pub(super) system_override: bool,
     pub(super) http: bool,
     pub(super) sse: bool,
     pub(super) image: bool,
@@ -118,6 +121,12 @@ pub(super) struct Agent {
     pub(super) session_id: Option<String>,
     pub(super) models: Choices,
     pub(super) modes: Choices,
+    /// How much it thinks.
+    pub(super) efforts: Choices,
+    /// A mode that it went into by itself, and in which it asks for less than the host's.
+    pub(super) own_mode: Option<PermissionMode>,
+    /// The host's mode before the agent began to plan.
+    pub(super) mode_before_plan: Option<PermissionMode>,
     pub(super) commands: Vec<Value>,
     /// Updates that came before the session's id.
     early: Vec<Vec<u8>>,
@@ -192,6 +201,12 @@ impl Agent {
         gone.into_iter().filter_map(setting).collect()
     }
 
+    /// It was asked to go into this mode.
+    pub(super) fn waits_for_mode(&self, id: &str) -> bool {
+        let is = |asked: &Asked| matches!(asked, Asked::Setting { change: Change::Mode(mode, _), .. } if mode == id);
+        self.waiting.iter().any(|(_, asked)| is(asked))
+    }
+
     pub(super) fn settings_wait(&self) -> bool {
         self.waiting.iter().any(|(_, asked)| matches!(asked, Asked::Setting { .. }))
     }
@@ -223,11 +238,13 @@ impl ClaudeOverAcp {
                         self.question_withdrawn(&id, out);
                     }
                 }
+                more::ELICITATION_COMPLETE => self.elicitation_complete(params, out),
                 // Extensions (quirks 11, 12).
                 other => out.note(format!("the agent's notification {other} is not shown")),
             },
             Ok(Message::Request { id, method, params }) => match &*method {
                 methods::REQUEST_PERMISSION => self.permission_asked(id, params, out),
+                more::ELICITATION_CREATE => self.elicitation_asked(id, params, out),
                 other if self.own_question(id.clone(), other, params, out) => {}
                 other if self.client_asked(&id, other, params, out) => {}
                 other => {
@@ -306,8 +323,10 @@ impl ClaudeOverAcp {
                 }
             }
             "plan" if !self.agent.replaying => {
-                let todos = todos(update.entries);
-                self.plan(todos, out);
+                let entries: Option<Value> = read(update.entries);
+                if let Some(todos) = entries.as_ref().and_then(todos) {
+                    self.plan(todos, out);
+                }
             }
             "available_commands_update" => {
                 let commands = commands(update.available_commands);
@@ -321,8 +340,19 @@ impl ClaudeOverAcp {
                     self.system("commands_changed", members, out);
                 }
             }
-            "current_mode_update" => self.agent.modes.current = text(update.current_mode_id).map(Into::into),
-            "config_option_update" => self.read_options(update.config_options),
+            "current_mode_update" if !self.agent.replaying => {
+                if let Some(id) = text(update.current_mode_id) {
+                    self.agent_mode_is(&id, out);
+                }
+            }
+            "config_option_update" => {
+                let before = self.agent.modes.current.clone();
+                self.read_options(update.config_options);
+                let now = std::mem::replace(&mut self.agent.modes.current, before);
+                if let Some(id) = now {
+                    self.agent_mode_is(&id, out);
+                }
+            }
             "usage_update" => {
                 if let (Some(used), Some(size)) = (uint(update.used), uint(update.size)) {
                     self.context = Some((used, size));
@@ -333,6 +363,8 @@ impl ClaudeOverAcp {
                     self.limit_budget(out);
                 }
             }
+            "compaction_update" if !self.agent.replaying => self.compaction(&update, out),
+            "notice" if !self.agent.replaying => self.notice(&update, out),
             "session_info_update" => {
                 if let Some(title) = text(update.title).filter(|_| self.set.options.modern) {
                     let mut members = serde_json::Map::new();
@@ -372,7 +404,15 @@ impl ClaudeOverAcp {
             }
             return;
         }
-        if self.turn.as_ref().is_some_and(|t| t.stopping.is_some()) || self.over_the_limit(out) {
+        if self.turn.as_ref().is_some_and(|t| t.stopping.is_some()) {
+            return;
+        }
+        // Of a call that nobody knows, it is the agent's own.
+        let known = |parent: &String| self.turn.as_ref().is_some_and(|t| t.calls.iter().any(|c| c.call.id == *parent));
+        if let Some(parent) = parent_of(update.meta).filter(known) {
+            return self.subagent_said(&parent, kind, &said, out);
+        }
+        if self.over_the_limit(out) {
             return;
         }
         self.say(kind, message_id.as_deref(), &said, out);
@@ -384,25 +424,6 @@ impl ClaudeOverAcp {
         if !said.trim().is_empty() {
             let members = super::open::members([("content", said.into()), ("level", "info".into())]);
             self.system("informational", members, out);
-        }
-    }
-
-    /// Tokens in the answer to a prompt (quirk 41: four places).
-    fn count(&mut self, result: &Prompted<'_>) {
-        let usage = usage(result.usage).or_else(|| meta_usage(result.meta));
-        if let (Some(usage), Some(turn)) = (usage, &mut self.turn) {
-            turn.usage = Some(usage);
-        }
-    }
-
-    /// Tokens in a chunk's `_meta` (quirk 31): one model call's, so they add up.
-    fn harvest(&mut self, meta: Raw<'_>) {
-        if let (Some(more), Some(turn)) = (meta_usage(meta), &mut self.turn) {
-            let sum = turn.usage.get_or_insert_default();
-            sum.input_tokens += more.input_tokens;
-            sum.output_tokens += more.output_tokens;
-            sum.cache_read_input_tokens += more.cache_read_input_tokens;
-            sum.cache_creation_input_tokens += more.cache_creation_input_tokens;
         }
     }
 
@@ -523,47 +544,6 @@ fn is_answer(line: &[u8]) -> bool {
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(line).unwrap_or_default();
     let whole = members.get("jsonrpc").is_some_and(|v| v.get() == "\"2.0\"");
     whole && (members.contains_key("result") || members.contains_key("error"))
-}
-
-/// ACP's counts.
-fn usage(raw: Raw<'_>) -> Option<Usage> {
-    let counts = AcpUsage::read(raw);
-    let input = uint(counts.input_tokens)?;
-    let cached = uint(counts.cached_read_tokens).unwrap_or_default();
-    let written = uint(counts.cached_write_tokens).unwrap_or_default();
-    Some(Usage {
-        input_tokens: input.saturating_sub(cached + written),
-        output_tokens: uint(counts.output_tokens).unwrap_or_default(),
-        cache_read_input_tokens: cached,
-        cache_creation_input_tokens: written,
-    })
-}
-
-/// Counts in `_meta`: Qwen's and Grok's `usage`, Gemini's `quota`.
-fn meta_usage(meta: Raw<'_>) -> Option<Usage> {
-    let meta: Value = serde_json::from_str(meta?.get()).ok()?;
-    if let Some(own) = meta.get("usage") {
-        let raw = serde_json::value::to_raw_value(own).ok()?;
-        return usage(Some(&raw));
-    }
-    let quota = meta.pointer("/quota/token_count")?;
-    let number = |name: &str| quota.get(name).and_then(Value::as_u64).unwrap_or_default();
-    Some(Usage { input_tokens: number("input_tokens"), output_tokens: number("output_tokens"), ..Usage::default() })
-}
-
-/// ACP's plan as Claude's list of todos.
-fn todos(entries: Raw<'_>) -> Value {
-    let entries = items(entries).unwrap_or_default();
-    let todos = entries.into_iter().map(|raw| {
-        let entry = PlanEntry::read(Some(raw));
-        let content = text(entry.content).unwrap_or_default();
-        let status = match text(entry.status).as_deref() {
-            Some(known @ ("in_progress" | "completed")) => known.to_owned(),
-            _ => "pending".to_owned(),
-        };
-        json!({"content": content, "status": status, "activeForm": content})
-    });
-    Value::Array(todos.collect())
 }
 
 /// ACP's commands as Claude's.

@@ -194,6 +194,8 @@ pub struct Call {
     pub raw_response: Option<Value>,
     /// The plan to be approved, where an agent puts it in `_meta` (CodeBuddy).
     pub plan: Option<String>,
+    /// The call of the subagent that made this one.
+    pub parent: Option<String>,
     /// Whether the agent marks it as a call of an MCP tool.
     pub mcp: bool,
     arguments: Arguments,
@@ -297,6 +299,9 @@ impl Call {
         }
         if let Some(exit) = meta.get("terminal_exit").filter(|exit| exit.is_object()) {
             self.exit = Some(Exit { code: exit.get("exit_code").and_then(Value::as_i64) });
+        }
+        if let Some(parent) = parent_call(&meta) {
+            self.parent = Some(parent.to_owned());
         }
         if meta.get("is_mcp_tool_call") == Some(&Value::Bool(true)) {
             self.mcp = true;
@@ -433,6 +438,12 @@ fn tool_name(meta: &Map<String, Value>) -> Option<&str> {
         .or_else(|| text(meta, "tool_name"))
         .or_else(|| inner("x.ai/tool", "name"))
         .or_else(|| inner("claudeCode", "toolName"))
+}
+
+/// The call of the subagent that something is from: Qwen's and Claude's place for it.
+pub(super) fn parent_call(meta: &Map<String, Value>) -> Option<&str> {
+    let claude = || meta.get("claudeCode")?.get("parentToolUseId")?.as_str();
+    text(meta, "parentToolCallId").or_else(claude).filter(|parent| !parent.is_empty())
 }
 
 fn location(raw: &Value) -> Option<(String, Option<u64>)> {

@@ -7,8 +7,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
+use super::elicit::{Field, as_content};
 use super::host::{About, NOBODY, parsed};
-use super::permission::{Choice, End, Question, Why};
+use super::permission::Why;
+use super::question::{Choice, End, Question};
 use super::render::ToolUse;
 use crate::translate::Actions;
 use crate::wire::jsonrpc::Id;
@@ -28,6 +30,10 @@ pub(super) enum ChoiceOf {
     CodeBuddy { questions: Value },
     /// Grok's plan, to be approved (quirk 11).
     GrokPlan { plan: String },
+    /// `elicitation/create`: a form of choices.
+    Form { fields: Vec<Field>, questions: Value },
+    /// `elicitation/create`, as the host itself answers it.
+    Elicitation,
 }
 
 impl ClaudeOverAcp {
@@ -78,13 +84,16 @@ impl ClaudeOverAcp {
                     .map(|o| json!({"label": o.name, "description": ""}))
                     .collect();
                 let one = json!({"question": text, "header": "Question", "options": options, "multiSelect": false});
+                // What the call has of it, it has in full.
+                let one = self.shown_question(&question.call, text).unwrap_or(one);
                 ("AskUserQuestion", "questions", json!([one]))
             }
             Some(ChoiceOf::Meta { questions } | ChoiceOf::Grok { questions } | ChoiceOf::CodeBuddy { questions }) => {
                 ("AskUserQuestion", "questions", as_claude_asks(questions))
             }
+            Some(ChoiceOf::Form { questions, .. }) => ("AskUserQuestion", "questions", questions.clone()),
             Some(ChoiceOf::GrokPlan { plan }) => ("ExitPlanMode", "plan", plan.as_str().into()),
-            None => return,
+            Some(ChoiceOf::Elicitation) | None => return,
         };
         let mut input = Map::new();
         input.insert(member.into(), value);
@@ -118,6 +127,14 @@ impl ClaudeOverAcp {
         self.ask_host(About::Permission(number), &request, out);
     }
 
+    /// A question as the call that asks it has it: with what each choice means.
+    fn shown_question(&self, call: &str, text: &str) -> Option<Value> {
+        let tracked = self.turn.as_ref()?.calls.iter().find(|t| t.call.id == call)?;
+        let arguments = tracked.call.raw_input.as_ref()?.get("questions")?;
+        let all = as_claude_asks(arguments);
+        all.as_array()?.iter().find(|q| q.get("question").and_then(Value::as_str) == Some(text)).cloned()
+    }
+
     pub(super) fn choice_answered(&mut self, number: u64, allows: bool, answered: &HostAnswer<'_>, out: &mut Actions) {
         if !allows {
             let said = text(answered.message).unwrap_or("The user did not answer the question.".into());
@@ -138,6 +155,14 @@ impl ClaudeOverAcp {
                 self.questions.open.remove(at).end(&End::Option(&option), out);
             }
             Some(ChoiceOf::GrokPlan { .. }) => self.questions.open.remove(at).end(&End::Answers(&answers), out),
+            Some(ChoiceOf::Form { fields, .. }) => match as_content(fields, &answers) {
+                Some(content) => {
+                    let question = self.questions.open.remove(at);
+                    question.end(&End::Answers(&content), out);
+                    self.close_own_call(number, &question.call, &answers, out);
+                }
+                None => self.refuse(number, "the host's answers do not fit the form", &Why::Nobody, out),
+            },
             _ if answers.is_empty() => {
                 self.refuse(number, "the host's answer holds no answers to the questions", &Why::Nobody, out);
             }
@@ -147,9 +172,10 @@ impl ClaudeOverAcp {
 }
 
 /// An agent's questions with every member that Claude's have.
-fn as_claude_asks(questions: &Value) -> Value {
+pub(super) fn as_claude_asks(questions: &Value) -> Value {
     let list = questions.as_array().into_iter().flatten().map(|question| {
         let string = |name: &str| question.get(name).and_then(Value::as_str);
+        let many = question.get("multiSelect").or_else(|| question.get("multi_select"));
         let options: Vec<Value> = question
             .get("options")
             .and_then(Value::as_array)
@@ -167,7 +193,7 @@ fn as_claude_asks(questions: &Value) -> Value {
             "question": string("question").unwrap_or_default(),
             "header": string("header").unwrap_or("Question"),
             "options": options,
-            "multiSelect": question.get("multiSelect").and_then(Value::as_bool).unwrap_or_default(),
+            "multiSelect": many.and_then(Value::as_bool).unwrap_or_default(),
         })
     });
     Value::Array(list.collect())

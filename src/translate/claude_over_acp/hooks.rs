@@ -10,10 +10,11 @@ use regex_lite::Regex;
 use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
+use super::finish::Finish;
 use super::host::About;
 use super::permission::{Allowed, Why};
 use super::render::{ToolResult, ToolUse};
-use super::turn::Finish;
+use super::turn::Turn;
 use crate::translate::{Action, Actions, Timer};
 use crate::wire::acp_client::PromptBlock;
 use crate::wire::stream_json_agent::{self as say, HookOutput, HostAnswer};
@@ -22,16 +23,31 @@ use crate::wire::text::{Raw, boolean, read, text};
 /// How long a hook may take when the host does not say.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How often stop hooks may send a turn on.
-const STOPS: u32 = 25;
+/// How often stop hooks may send a turn on: as often as the real one lets them.
+const STOPS: u32 = 9;
 
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
     known: Vec<Hook>,
     runs: Vec<Run>,
     count: u32,
+    /// What they want the agent to know, until it is told something.
+    context: Vec<String>,
+    /// `SessionStart` is running: what it says belongs to the first prompt.
+    pub(super) starting: bool,
     /// It was said that calls which are not asked about cannot be held up.
     told: bool,
+}
+
+impl Hooks {
+    /// What the agent is to know with its next prompt.
+    pub(super) fn take_context(&mut self) -> impl Iterator<Item = String> {
+        std::mem::take(&mut self.context).into_iter()
+    }
+
+    fn add_context(&mut self, name: &str, said: &[String]) {
+        self.context.extend(said.iter().map(|said| format!("{name} hook additional context: {said}")));
+    }
 }
 
 #[derive(Debug)]
@@ -82,6 +98,8 @@ struct Run {
     verdict: Verdict,
     /// What fails denies.
     blocks: bool,
+    /// The event, and the tool.
+    name: String,
     /// The input of the call, if it is about one.
     input: Option<Value>,
 }
@@ -99,6 +117,10 @@ enum Then {
     Prompt,
     /// The turn ends.
     Stop,
+    /// The first prompt goes out.
+    Start,
+    /// A call has ended in this turn.
+    After { turn: String },
     /// Nothing.
     Nothing,
 }
@@ -118,6 +140,7 @@ impl ClaudeOverAcp {
     /// `initialize.hooks`.
     pub(super) fn read_hooks(&mut self, raw: Raw<'_>, out: &mut Actions) {
         let hooks: Map<String, Value> = read(raw).unwrap_or_default();
+        let mut silent = Vec::new();
         for (event, matchers) in hooks {
             for matcher in matchers.as_array().into_iter().flatten() {
                 let ids = matcher.get("hookCallbackIds").and_then(Value::as_array);
@@ -136,8 +159,15 @@ impl ClaudeOverAcp {
                 self.hooks.known.push(Hook { event: event.clone(), matcher, callbacks, limit, blocks });
             }
             if !KNOWN.contains(&event.as_str()) {
-                out.note(format!("hooks of the event {event} never run: an ACP agent does not tell of it"));
+                silent.push(event);
             }
+        }
+        if !silent.is_empty() {
+            out.push(Action::Warn(format!(
+                "Warning: hooks of {} never run: {} does not tell of such events",
+                silent.join(", "),
+                self.set.profile.title
+            )));
         }
     }
 
@@ -164,7 +194,7 @@ impl ClaudeOverAcp {
             "session_id": self.set.session_id,
             "transcript_path": "",
             "cwd": self.set.cwd,
-            "permission_mode": super::word(self.mode),
+            "permission_mode": super::word(self.told_mode()),
             "hook_event_name": event,
         });
         if let Some(one) = one {
@@ -187,7 +217,8 @@ impl ClaudeOverAcp {
             waiting.push(self.ask_host(About::Hook(number), &request, out));
         }
         let shown = one.map(|o| Value::Object(o.input.clone()));
-        self.hooks.runs.push(Run { number, waiting, then, verdict: Verdict::default(), blocks, input: shown });
+        let name = one.map_or_else(|| event.to_owned(), |o| format!("{event}:{}", o.name));
+        self.hooks.runs.push(Run { number, waiting, then, verdict: Verdict::default(), blocks, name, input: shown });
         out.push(Action::SetTimer(Timer::Hook(number), limit));
         true
     }
@@ -230,11 +261,18 @@ impl ClaudeOverAcp {
 
     fn hooks_done(&mut self, number: u32, out: &mut Actions) {
         let Some(at) = self.hooks.runs.iter().position(|r| r.number == number) else { return };
-        let Run { then, verdict, .. } = self.hooks.runs.remove(at);
+        let Run { then, mut verdict, name, .. } = self.hooks.runs.remove(at);
         out.push(Action::ClearTimer(Timer::Hook(number)));
+        if !matches!(then, Then::Prompt | Then::Stop) {
+            self.hooks.add_context(&name, &std::mem::take(&mut verdict.context));
+        }
+        let stops = verdict.stops;
         match then {
             Then::Question(question) => match (verdict.denied, verdict.asks) {
-                (Some(why), _) => self.refuse(question, &why, &Why::Hook, out),
+                (Some(why), _) => {
+                    self.refuse(question, &why, &Why::Hook, out);
+                    self.stopped_by_hook(stops, out);
+                }
                 (None, Some(reason)) => {
                     self.hook_wants_question(question, reason);
                     self.decide_by_rules(question, None, out);
@@ -243,7 +281,10 @@ impl ClaudeOverAcp {
                 (None, None) => self.decide_by_rules(question, None, out),
             },
             Then::Request(question) => match verdict.denied {
-                Some(why) => self.refuse(question, &why, &Why::Hook, out),
+                Some(why) => {
+                    self.refuse(question, &why, &Why::Hook, out);
+                    self.stopped_by_hook(stops, out);
+                }
                 None if verdict.allowed => self.hook_allows(question, Allowed::ByRequestHook, out),
                 None => self.ask_can_use_tool(question, out),
             },
@@ -255,15 +296,36 @@ impl ClaudeOverAcp {
                         turn.tracked(&call).refusal = Some(why.clone());
                         turn.refused = true;
                     }
-                    self.stop_turn(Finish::Stop("cancelled".into()), out);
+                    let how = if stops { Finish::HookStopped } else { Finish::Stop("cancelled".into()) };
+                    self.stop_turn(how, out);
                 }
+            }
+            Then::Start => {
+                self.hooks.starting = false;
+                self.next_turn(out);
+            }
+            Then::After { turn } => {
+                if let Some(why) = verdict.denied.filter(|_| !stops) {
+                    // The call has run: the agent can only be told.
+                    self.hooks.context.push(format!("{name} hook blocking error: {why}"));
+                }
+                self.stopped_by_hook(stops && self.turn.as_ref().is_some_and(|t| t.uuid == turn), out);
             }
             Then::Prompt => match verdict.denied {
                 Some(why) => {
-                    let members = super::open::members([("content", why.into()), ("level", "warning".into())]);
+                    let prompt = self.turn.as_ref().map(Turn::prompt).unwrap_or_default();
+                    let said =
+                        format!("UserPromptSubmit operation blocked by hook:\n{why}\n\nOriginal prompt: {prompt}");
+                    let outcome = json!({"kind": "blocked_by_hook", "prompt_kept": false, "reason": why});
+                    let members = super::open::members([
+                        ("content", said.as_str().into()),
+                        ("level", "warning".into()),
+                        ("prevent_continuation", true.into()),
+                        ("prompt_submit_outcome", outcome),
+                    ]);
                     self.system("informational", members, out);
                     if let Some(turn) = &mut self.turn {
-                        turn.finish = Some(Finish::Blocked);
+                        turn.finish = Some(Finish::Blocked(said));
                     }
                     self.end_turn(out);
                 }
@@ -276,20 +338,35 @@ impl ClaudeOverAcp {
                     self.send_prompt(out);
                 }
             },
-            Then::Stop => match verdict.denied.filter(|_| !verdict.stops) {
-                Some(why) => {
+            Then::Stop if stops => {
+                if let Some(turn) = &mut self.turn {
+                    turn.hook_ended = true;
+                }
+                self.end_turn(out);
+            }
+            Then::Stop => {
+                let context = (!verdict.context.is_empty()).then(|| verdict.context.join("\n"));
+                if let Some(why) = &verdict.denied {
                     let uuid = self.uuid();
                     out.near(say::user_text(&format!("Stop hook feedback:\n{why}"), &self.set.session_id, &uuid));
-                    if let Some(turn) = &mut self.turn {
-                        turn.finish = None;
-                        turn.stop_hooks += 1;
-                        turn.blocks = vec![PromptBlock::Text { text: why }];
-                    }
-                    self.send_prompt(out);
                 }
-                None => self.end_turn(out),
-            },
+                // What a hook adds is for the agent, so it has another say.
+                let Some(more) = verdict.denied.or(context) else { return self.end_turn(out) };
+                if let Some(turn) = &mut self.turn {
+                    turn.finish = None;
+                    turn.stop_hooks += 1;
+                    turn.blocks = vec![PromptBlock::Text { text: more }];
+                }
+                self.send_prompt(out);
+            }
             Then::Nothing => {}
+        }
+    }
+
+    /// A hook wants no more of this turn.
+    fn stopped_by_hook(&mut self, stops: bool, out: &mut Actions) {
+        if stops {
+            self.stop_turn(Finish::HookStopped, out);
         }
     }
 
@@ -328,29 +405,36 @@ impl ClaudeOverAcp {
 
     /// `PostToolUse`, or `PostToolUseFailure`.
     pub(super) fn hooks_after_call(&mut self, uses: &[ToolUse], results: &[ToolResult], out: &mut Actions) {
+        let Some(turn) = self.turn.as_ref().map(|t| t.uuid.clone()) else { return };
         for (one, result) in uses.iter().zip(results) {
+            let then = Then::After { turn: turn.clone() };
             let response = result.structured.clone().unwrap_or_else(|| result.content.as_str().into());
             if result.is_error {
                 let more = json!({"error": result.content});
-                self.run_hooks("PostToolUseFailure", Some(one), more, Then::Nothing, out);
+                self.run_hooks("PostToolUseFailure", Some(one), more, then, out);
             } else {
-                self.run_hooks("PostToolUse", Some(one), json!({"tool_response": response}), Then::Nothing, out);
+                self.run_hooks("PostToolUse", Some(one), json!({"tool_response": response}), then, out);
             }
         }
     }
 
+    /// `SubagentStart` and `SubagentStop`: a call that is a subagent begins or ends.
+    pub(super) fn subagent_hook(&mut self, event: &str, one: &ToolUse, out: &mut Actions) {
+        if one.name != "Task" {
+            return;
+        }
+        let kind = one.input.get("subagent_type").and_then(Value::as_str).unwrap_or("general-purpose");
+        self.run_hooks(event, None, json!({"agent_id": one.id, "agent_type": kind}), Then::Nothing, out);
+    }
+
+    /// `PreCompact` and `PostCompact`.
+    pub(super) fn compaction_hook(&mut self, event: &str, more: Value, out: &mut Actions) {
+        self.run_hooks(event, None, more, Then::Nothing, out);
+    }
+
     /// `UserPromptSubmit`, and then the prompt.
     pub(super) fn prompt_hooks(&mut self, out: &mut Actions) {
-        let said: Vec<&str> = self
-            .turn
-            .iter()
-            .flat_map(|t| &t.blocks)
-            .filter_map(|b| match b {
-                PromptBlock::Text { text } => Some(text.as_str()),
-                _ => None,
-            })
-            .collect();
-        let more = json!({"prompt": said.join("\n")});
+        let more = json!({"prompt": self.turn.as_ref().map(Turn::prompt).unwrap_or_default()});
         if !self.run_hooks("UserPromptSubmit", None, more, Then::Prompt, out) {
             self.send_prompt(out);
         }
@@ -359,10 +443,13 @@ impl ClaudeOverAcp {
     /// `Stop`: true: the turn waits for them.
     pub(super) fn stop_hooks(&mut self, out: &mut Actions) -> bool {
         let Some(turn) = &self.turn else { return false };
-        let over = turn.interrupted
-            || !matches!(&turn.finish, Some(Finish::Stop(why)) if why == "end_turn")
-            || turn.stop_hooks >= STOPS;
-        if over {
+        if turn.interrupted || !matches!(&turn.finish, Some(Finish::Stop(why)) if why == "end_turn") {
+            return false;
+        }
+        if turn.stop_hooks >= STOPS {
+            let said = format!("Stop hooks sent the turn on {STOPS} times; it ends now.");
+            let members = super::open::members([("content", said.into()), ("level", "warning".into())]);
+            self.system("informational", members, out);
             return false;
         }
         let more = json!({"stop_hook_active": turn.stop_hooks > 0, "last_assistant_message": turn.text});
@@ -372,11 +459,12 @@ impl ClaudeOverAcp {
     /// `SessionStart`.
     pub(super) fn session_start_hooks(&mut self, out: &mut Actions) {
         let source = if self.set.open == super::Open::New { "startup" } else { "resume" };
-        self.run_hooks("SessionStart", None, json!({"source": source}), Then::Nothing, out);
+        self.hooks.starting = self.run_hooks("SessionStart", None, json!({"source": source}), Then::Start, out);
     }
 
     /// Nobody waits for them any more.
     pub(super) fn forget_hook_runs(&mut self, out: &mut Actions) {
+        self.hooks.starting = false;
         for run in std::mem::take(&mut self.hooks.runs) {
             out.push(Action::ClearTimer(Timer::Hook(run.number)));
         }
@@ -384,7 +472,7 @@ impl ClaudeOverAcp {
 }
 
 /// The events that an ACP agent tells of.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 11] = [
     "PreToolUse",
     "PostToolUse",
     "PostToolUseFailure",
@@ -392,6 +480,10 @@ const KNOWN: [&str; 7] = [
     "Stop",
     "SessionStart",
     "PermissionRequest",
+    "PreCompact",
+    "PostCompact",
+    "SubagentStart",
+    "SubagentStop",
 ];
 
 impl Verdict {

@@ -4,11 +4,13 @@
 //! answered once, in the protocol's own words where an ACP agent cannot do it; the end of stdin is no cancel: what was
 //! asked is finished, and whoever still wants an answer of the host is told that nobody can be asked (rule 16).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::turn::Queued;
-use super::{ClaudeOverAcp, Options, open};
+use super::turn::{Priority, Queued};
+use super::{ClaudeOverAcp, Effort, Options};
 use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions};
 use crate::wire::acp_client::{McpServer, NameValue, PromptBlock, Resource};
@@ -17,7 +19,7 @@ use crate::wire::stream_json::{self, ControlResponse, Line};
 use crate::wire::stream_json_agent::{
     self as say, HostAnswer, HostBlock, HostMessage, HostRequest, HostSource, HostUser,
 };
-use crate::wire::text::{Raw, boolean, items, read, strings, text};
+use crate::wire::text::{Raw, boolean, items, read, strings, text, uint};
 
 /// What the reason of a refusal is when nobody could be asked.
 pub(super) const NOBODY: &str = "the host's connection ended; nobody could be asked";
@@ -43,6 +45,10 @@ pub(super) struct Host {
     append: Option<String>,
     pub(super) json_schema: Option<Value>,
     first_model: Option<String>,
+    /// It wants to be told what subagents say.
+    pub(super) forwards_subagents: bool,
+    /// The tools of its servers, by the servers' names.
+    tools: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// A question to the host.
@@ -68,6 +74,18 @@ pub(super) enum About {
 impl Host {
     pub(super) fn new(options: &Options) -> Self {
         Self { sdk_servers: options.sdk_servers.clone(), json_schema: options.json_schema.clone(), ..Self::default() }
+    }
+
+    /// What a server of the host's answered to `tools/list`.
+    pub(super) fn add_tools(&mut self, server: &str, result: Option<&Value>) {
+        let tools = result.and_then(|r| r.get("tools")?.as_array()).into_iter().flatten();
+        let names = tools.filter_map(|t| t.get("name")?.as_str().map(ToOwned::to_owned));
+        self.tools.entry(server.to_owned()).or_default().extend(names);
+    }
+
+    /// The tools of its servers, as Claude calls them.
+    pub(super) fn mcp_tools(&self) -> impl Iterator<Item = String> {
+        self.tools.iter().flat_map(|(server, tools)| tools.iter().map(move |tool| format!("mcp__{server}__{tool}")))
     }
 
     /// The system prompt and what is appended; those of `initialize` over those of the flags; empty is none.
@@ -119,10 +137,11 @@ impl ClaudeOverAcp {
             Some(uuid) => uuid.into_owned(),
             None => self.uuid(),
         };
-        let queued = Queued { uuid, blocks, message: Some(message.to_owned()) };
-        match text(user.priority).as_deref() {
-            Some("now") => self.queue.push_front(queued),
-            _ => self.queue.push_back(queued),
+        let priority = Priority::of(text(user.priority).as_deref());
+        let asks = boolean(user.should_query) != Some(false);
+        self.enqueue(Queued { uuid, blocks, message: Some(message.to_owned()), priority, asks });
+        if priority == Priority::Now && asks {
+            self.preempt(out);
         }
         self.open_session(out);
         if !self.agent.is_running() {
@@ -178,10 +197,14 @@ impl ClaudeOverAcp {
         match &*subtype {
             "initialize" => self.host_initialize(id, request, out),
             "interrupt" => {
-                let waiting = self.host_interrupt(boolean(request.cancel_queued) == Some(true));
+                let all: Vec<&str> = self.queue.iter().map(|q| &*q.uuid).collect();
+                let cancels = boolean(request.cancel_queued) == Some(true);
                 // The answer comes first, then the end of the turn (section 1.5).
-                out.near(ok(json!({"still_queued": waiting})));
-                self.interrupt(boolean(request.cancel_queued) == Some(true), out);
+                out.near(ok(match cancels {
+                    true => json!({"still_queued": [], "cancelled": all}),
+                    false => json!({"still_queued": all}),
+                }));
+                self.interrupt(cancels, out);
             }
             "set_permission_mode" => self.host_sets_mode(id, text(request.mode).as_deref(), out),
             "set_model" => self.host_sets_model(id, text(request.model).as_deref(), out),
@@ -220,16 +243,16 @@ impl ClaudeOverAcp {
             }
             "background_tasks" => out.near(ok(json!({"backgrounded": false}))),
             // No ACP agent has it, and a host that sets it only tunes.
-            "set_max_thinking_tokens" | "seed_read_state" | "rename_session" | "claim_session" => {
-                out.near(ok(json!({})))
+            "set_max_thinking_tokens" => {
+                let wanted = uint(request.max_thinking_tokens).map(Effort::of_tokens);
+                if !wanted.is_some_and(|wanted| self.set_effort(wanted, Some(id), out)) {
+                    out.near(ok(json!({})));
+                }
             }
+            "apply_flag_settings" => self.host_sets_flags(id, &read(request.settings).unwrap_or_default(), out),
+            "seed_read_state" | "rename_session" | "claim_session" => out.near(ok(json!({}))),
             other => out.near(stream_json::unsupported(id, other)),
         }
-    }
-
-    /// The prompts that wait and are kept.
-    fn host_interrupt(&self, cancel_queued: bool) -> Vec<String> {
-        if cancel_queued { Vec::new() } else { self.queue.iter().map(|q| q.uuid.clone()).collect() }
     }
 
     fn host_initialize(&mut self, id: &str, request: &HostRequest<'_>, out: &mut Actions) {
@@ -249,6 +272,12 @@ impl ClaudeOverAcp {
         .filter(|s| !s.trim().is_empty());
         self.host.append = text(request.append_system_prompt).map(Into::into);
         self.host.sdk_servers.extend(strings(request.sdk_mcp_servers));
+        self.host.forwards_subagents = boolean(request.forward_subagent_text) == Some(true);
+        // TypeScript tells at once what its servers serve.
+        let manifests: Map<String, Value> = read(request.sdk_mcp_server_manifests).unwrap_or_default();
+        for (server, manifest) in &manifests {
+            self.host.add_tools(server, manifest.get("toolsListResult"));
+        }
         if request.json_schema.is_some() {
             self.host.json_schema = read(request.json_schema);
         }
@@ -298,7 +327,8 @@ impl ClaudeOverAcp {
         };
         let understood = self.add_rules(&list("allow"), &list("ask"), &list("deny"), out);
         let permissions = settings.get("permissions").and_then(Value::as_object);
-        if let Some(mode) = permissions.and_then(|p| p.get("defaultMode")?.as_str()).and_then(PermissionMode::parse) {
+        let mode = permissions.and_then(|p| p.get("defaultMode")?.as_str()).and_then(PermissionMode::parse);
+        if let Some(mode) = mode.filter(|mode| self.may_be(*mode)) {
             self.mode = mode;
         }
         // What else restricts is not done here, and must not be taken for done.
@@ -307,21 +337,52 @@ impl ClaudeOverAcp {
         understood && all && !settings.contains_key("hooks") && !settings.contains_key("sandbox")
     }
 
+    /// Settings that change while the conversation runs: how much the agent thinks, its model, rules.
+    fn host_sets_flags(&mut self, id: &str, settings: &Map<String, Value>, out: &mut Actions) {
+        if settings.contains_key("permissions") && !self.apply_settings(settings, out) {
+            let said = "not all of the permissions can be applied here; those that can are in force";
+            return out.near(say::refuse_host(id, said));
+        }
+        let string = |name: &str| settings.get(name).and_then(Value::as_str);
+        if let Some(model) = string("model").filter(|m| !matches!(*m, "default" | "inherit"))
+            && let Err(said) = self.set_model(model, None, out)
+        {
+            return out.near(say::refuse_host(id, &said));
+        }
+        let effort = string("effortLevel").and_then(Effort::parse);
+        if !effort.is_some_and(|effort| self.set_effort(effort, Some(id), out)) {
+            out.near(stream_json::control_response(id, &json!({})));
+        }
+    }
+
     fn host_sets_mode(&mut self, id: &str, mode: Option<&str>, out: &mut Actions) {
         let Some(mode) = mode.and_then(PermissionMode::parse) else {
-            let known = "default, acceptEdits, plan, bypassPermissions, dontAsk, auto";
-            let said = format!("unknown permission mode {:?}; known are {known}", mode.unwrap_or_default());
-            out.near(say::refuse_host(id, &said));
-            return;
+            let known = "acceptEdits, auto, bypassPermissions, default, dontAsk, plan";
+            let said = format!("Cannot set permission mode: must be one of {known}");
+            return out.near(say::refuse_host_as(id, &said, "invalid_mode"));
         };
+        if !self.may_be(mode) {
+            let said = "Cannot set permission mode to bypassPermissions because the session was not launched with \
+                        --dangerously-skip-permissions";
+            return out.near(say::refuse_host_as(id, said, "bypass_not_launched"));
+        }
+        let told = self.told_mode();
         let before = std::mem::replace(&mut self.mode, mode);
-        let word = super::word(mode);
-        self.system("status", open::members([("status", Value::Null), ("permissionMode", word.into())]), out);
-        let done = json!({"mode": word});
+        self.agent.own_mode = None;
+        self.agent.mode_before_plan = None;
+        let done = json!({"mode": super::word(mode)});
         let asked = self.agent.is_ready() && self.set_agent_mode(Some((id.to_owned(), done.clone())), before, out);
         if !asked {
             out.near(stream_json::control_response(id, &done));
+            if told != mode {
+                self.tell_mode(out);
+            }
         }
+    }
+
+    /// Whether a mode may be chosen while the conversation runs.
+    pub(super) fn may_be(&self, mode: PermissionMode) -> bool {
+        mode != PermissionMode::BypassPermissions || self.set.options.may_bypass
     }
 
     fn host_sets_model(&mut self, id: &str, model: Option<&str>, out: &mut Actions) {
@@ -329,17 +390,17 @@ impl ClaudeOverAcp {
             self.host.first_model.clone_from(&self.agent.models.current);
         }
         let wanted = match model {
-            None | Some("default") => self.host.first_model.clone(),
+            None | Some("default" | "inherit") => self.host.first_model.clone(),
             Some(model) => Some(model.to_owned()),
         };
         let Some(wanted) = wanted else {
             out.near(stream_json::control_response(id, &json!({"model": "default"})));
             return;
         };
-        if self.agent.models.current.as_deref() == Some(&wanted) {
-            out.near(stream_json::control_response(id, &json!({"model": wanted})));
-        } else if let Err(said) = self.set_model(&wanted, Some(id.to_owned()), out) {
-            out.near(say::refuse_host(id, &said));
+        match self.set_model(&wanted, Some(id), out) {
+            Ok(true) => {}
+            Ok(false) => out.near(stream_json::control_response(id, &json!({"model": self.agent.model()}))),
+            Err(said) => out.near(say::refuse_host(id, &said)),
         }
     }
 

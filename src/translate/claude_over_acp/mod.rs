@@ -9,12 +9,19 @@
 //! |---|---|
 //! | `host` | what the host says: prompts, control requests, answers |
 //! | `agent` | what the agent says: answers, updates, questions |
-//! | `open` | initialize, session/new, load, resume, modes and models |
-//! | `turn` | the queue, the turn, its end and its `result` |
+//! | `open` | initialize, session/new, load, resume |
+//! | `setting` | modes, models and options |
+//! | `turn` | the queue and the turn |
+//! | `finish` | its end and its `result` |
+//! | `shown` | its calls as the host sees them |
+//! | `usage` | tokens |
 //! | `stream` | text and thoughts as messages and stream events |
+//! | `subagent` | what the agent's subagents do |
 //! | `calls`, `render` | what is known of a call, and how Claude would have said it |
-//! | `permission` | who decides about a call |
+//! | `permission`, `question` | who decides about a call, and how the agent is told |
 //! | `choices` | questions with choices that an agent asks in its own way |
+//! | `elicit` | forms that an agent wants filled in |
+//! | `notices` | compactions and notices |
 //! | `hooks` | the host's hooks around calls, prompts and turns |
 //! | `relay` | MCP servers that live in the host |
 //! | `served` | files and commands that the agent has diglot read, write and run |
@@ -24,16 +31,26 @@ mod agent;
 pub mod calls;
 mod choices;
 mod command;
+mod elicit;
+mod finish;
 mod hooks;
 pub mod host;
+mod notices;
 mod open;
 mod permission;
+mod question;
 mod relay;
 pub mod render;
 mod schema;
 mod served;
+mod setting;
+mod shown;
 mod stream;
+mod subagent;
 mod turn;
+mod usage;
+
+pub use setting::Effort;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -44,7 +61,7 @@ use serde_json::{Map, Value};
 use crate::mappings::AgentProfile;
 use crate::translate::rules::{PermissionMode, Rules};
 use crate::translate::{Action, Actions, Clock, Event, FarSpec, IdSource, Timer, Translator};
-use crate::wire::acp_client::McpServer;
+use crate::wire::acp_client::{McpServer, PromptBlock};
 use crate::wire::stream_json_agent as say;
 
 /// The version of Claude Code that diglot stands in for: what hosts compare (rule 20).
@@ -116,8 +133,12 @@ pub struct Options {
     pub mode: PermissionMode,
     /// Rules of flags and settings.
     pub rules: Rules,
+    /// The host may choose `bypassPermissions`: it, or the flag that permits it, was on the command line.
+    pub may_bypass: bool,
     /// `--model`.
     pub model: Option<String>,
+    /// `--effort`, `--thinking`, `--max-thinking-tokens`.
+    pub effort: Option<Effort>,
     /// `--append-system-prompt`.
     pub append_system_prompt: Option<String>,
     /// `--system-prompt`.
@@ -138,6 +159,10 @@ pub struct Options {
     pub await_initialize: bool,
     /// The host is no old one: it knows newer `system` lines (`CLAUDE_AGENT_SDK_VERSION`).
     pub modern: bool,
+    /// `--forward-subagent-text`, `CLAUDE_CODE_FORWARD_SUBAGENT_TEXT`: the host is told what subagents say.
+    pub forward_subagent_text: bool,
+    /// The host answers `elicitation`.
+    pub elicits: bool,
     /// `--no-session-persistence`.
     pub forget: bool,
     /// The agent may read and write files through diglot.
@@ -166,8 +191,12 @@ pub struct ClaudeOverAcp {
     agent: agent::Agent,
     host: host::Host,
     queue: VecDeque<turn::Queued>,
+    /// What the host said without asking: it stands before the next prompt.
+    context_blocks: Vec<PromptBlock>,
     turn: Option<turn::Turn>,
     stream: stream::Stream,
+    /// What subagents are saying.
+    lanes: Vec<subagent::Lane>,
     questions: permission::Questions,
     asks: Vec<host::HostAsk>,
     hooks: hooks::Hooks,
@@ -177,6 +206,9 @@ pub struct ClaudeOverAcp {
     rules: Rules,
     /// What the session cost so far, as the agent says.
     cost_usd: f64,
+    spent: finish::Spent,
+    /// The agent makes room in its context; the tokens that were in it.
+    compacting: Option<u64>,
     /// The last `usage_update`: tokens in the context, tokens that fit.
     context: Option<(u64, u64)>,
     /// The last result was an error.
@@ -199,8 +231,10 @@ impl ClaudeOverAcp {
             agent: agent::Agent::default(),
             host: host::Host::new(&set.options),
             queue: VecDeque::new(),
+            context_blocks: Vec::new(),
             turn: None,
             stream: stream::Stream::default(),
+            lanes: Vec::new(),
             questions: permission::Questions::default(),
             asks: Vec::new(),
             hooks: hooks::Hooks::default(),
@@ -209,6 +243,8 @@ impl ClaudeOverAcp {
             mode,
             rules,
             cost_usd: 0.0,
+            spent: finish::Spent::default(),
+            compacting: None,
             context: None,
             failed: false,
             doomed: None,

@@ -9,26 +9,23 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::agent::{Asked, Change, Choice, Choices, OpenBy, Serves, Stage};
+use super::agent::{Asked, Choice, Choices, OpenBy, Serves, Stage};
+use super::setting::choices;
 use super::{CLAUDE_VERSION, ClaudeOverAcp, Open};
-use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions, Stop, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{
-    AgentCapabilities, ClientCapabilities, ClientInfo, ConfigOption, Fs, Initialize, Initialized, McpCapabilities,
-    McpServer, Models, Modes, Named, OpenSession, Opened, PromptCapabilities, SessionCapabilities, SetConfigOption,
-    SetMode, SetModel, SystemPrompt, methods as more,
+    AgentCapabilities, ClientCapabilities, ClientInfo, Elicitation, Fs, Initialize, Initialized, McpCapabilities,
+    McpServer, Models, Modes, OpenSession, Opened, PromptBlock, PromptCapabilities, Served, SessionCapabilities,
+    SystemPrompt, methods as more,
 };
 use crate::wire::jsonrpc::ErrorObject;
 use crate::wire::stream_json;
 use crate::wire::stream_json_agent as say;
-use crate::wire::text::{Raw, boolean, items, text, uint};
+use crate::wire::text::{Raw, boolean, read, text, uint};
 
 /// An agent that has not opened a session by then is given up: a Python host waits 60 s (rule 7).
 const START_LIMIT: Duration = Duration::from_secs(50);
-
-/// How long a change of the mode or the model may take.
-const SETTING_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a failed start waits for the host's first word.
 const WORDLESS: Duration = Duration::from_secs(2);
@@ -41,11 +38,17 @@ impl ClaudeOverAcp {
     pub(super) fn begin_agent(&mut self, out: &mut Actions) {
         self.agent.stage = Stage::Starting;
         out.push(Action::SetTimer(Timer::Start, START_LIMIT));
+        // Whom nobody can ask is not told of forms.
+        let (elicits, asks) = (self.set.options.elicits, self.set.options.asks_host);
+        let elicitation =
+            (elicits || asks).then(|| Elicitation { url: elicits.then(Served::default), ..Elicitation::default() });
         let params = Initialize {
             protocol_version: crate::wire::acp::PROTOCOL_VERSION,
             client_capabilities: ClientCapabilities {
                 fs: Fs { read_text_file: self.set.options.files, write_text_file: self.set.options.files },
                 terminal: self.set.options.terminals,
+                elicitation,
+                ..ClientCapabilities::default()
             },
             client_info: ClientInfo { name: "diglot", title: "diglot", version: env!("CARGO_PKG_VERSION") },
         };
@@ -126,9 +129,9 @@ impl ClaudeOverAcp {
             // A host does not expect its history again (quirk 58).
             self.agent.replaying = true;
         }
-        let (prompt, system) = match self.agent.serves.system_prompt && by == OpenBy::New {
-            true => (system, None),
-            false => (None, system),
+        let (prompt, system) = match (self.agent.serves.system_prompt, system) {
+            (true, Some((mode, text))) => (Some((self.system_mode(mode, out), [PromptBlock::Text { text }])), None),
+            (_, system) => (None, system),
         };
         let params = OpenSession {
             session_id: session_id.as_deref(),
@@ -142,6 +145,16 @@ impl ClaudeOverAcp {
             self.agent.preamble = self.preamble(system);
         }
         self.ask_agent(method, &params, Asked::Open(by), out);
+    }
+
+    /// How the system prompt is sent: an agent refuses a mode that it has not announced.
+    fn system_mode(&self, mode: &'static str, out: &mut Actions) -> &'static str {
+        if mode == "override" && !self.agent.serves.system_override {
+            let title = &self.set.profile.title;
+            out.push(Action::Warn(format!("{title} keeps its own system prompt; the host's is added to it")));
+            return "append";
+        }
+        mode
     }
 
     /// The host's system prompt: how it is meant, and its text.
@@ -244,10 +257,14 @@ impl ClaudeOverAcp {
         self.early_updates(out);
         self.agent.stage = Stage::Setting;
         self.set_agent_mode(None, self.mode, out);
-        if let Some(model) = self.set.options.model.clone()
+        // The agent's own is what these words ask for.
+        if let Some(model) = self.set.options.model.clone().filter(|m| !matches!(m.as_str(), "default" | "inherit"))
             && let Err(said) = self.set_model(&model, None, out)
         {
             out.push(Action::Warn(format!("--model: {said}; its own model is used")));
+        }
+        if let Some(effort) = self.set.options.effort {
+            self.set_effort(effort, None, out);
         }
         self.settings_done(out);
     }
@@ -308,159 +325,8 @@ impl ClaudeOverAcp {
         format!("No conversation found with session ID: {}", self.set.session_id)
     }
 
-    /// Configuration options: the newer place of modes and models (quirk 54).
-    pub(super) fn read_options(&mut self, raw: Raw<'_>) {
-        for raw in items(raw).unwrap_or_default() {
-            let option = ConfigOption::read(Some(raw));
-            let Some(id) = text(option.id) else { continue };
-            let target = match text(option.category).as_deref().unwrap_or(&id) {
-                "mode" => &mut self.agent.modes,
-                "model" => &mut self.agent.models,
-                _ => continue,
-            };
-            let all = values(option.options);
-            if !all.is_empty() {
-                *target =
-                    Choices { all, current: text(option.current_value).map(Into::into), option: Some(id.into_owned()) };
-            }
-        }
-    }
-
-    /// Puts the agent into the mode that fits the host's. Questions are decided by diglot, so all but `plan` are the one that asks.
-    /// `before`: the host's mode if it is refused.
-    pub(super) fn set_agent_mode(
-        &mut self,
-        host: Option<(String, Value)>,
-        before: PermissionMode,
-        out: &mut Actions,
-    ) -> bool {
-        let word = if self.mode == PermissionMode::Plan { "plan" } else { "default" };
-        let wanted = self.set.profile.acp.modes.get(word).cloned().or_else(|| {
-            let same = |c: &&Choice| c.id == word || c.name.eq_ignore_ascii_case(word);
-            self.agent.modes.all.iter().find(same).map(|c| c.id.clone())
-        });
-        let Some(mode) = wanted.filter(|m| self.agent.modes.current.as_ref() != Some(m)) else { return false };
-        let known = self.agent.modes.all.iter().any(|c| c.id == mode);
-        // Grok names no modes and takes them all the same (quirk 54): its profile says so.
-        if !known && !self.set.profile.acp.modes.contains_key(word) {
-            return false;
-        }
-        let Some(session_id) = self.agent.session_id.clone() else { return false };
-        let (host, done) = host.map_or((None, Value::Null), |(id, done)| (Some(id), done));
-        let asked = Asked::Setting { host, done, change: Change::Mode(mode.clone(), before) };
-        match self.agent.modes.option.clone() {
-            Some(option) => {
-                let params = SetConfigOption { session_id: &session_id, config_id: &option, value: &mode };
-                self.ask_agent(more::SESSION_SET_CONFIG_OPTION, &params, asked, out);
-            }
-            None => {
-                let params = SetMode { session_id: &session_id, mode_id: &mode };
-                self.ask_agent(methods::SESSION_SET_MODE, &params, asked, out);
-            }
-        }
-        self.limit_setting(out);
-        true
-    }
-
-    /// A change while the conversation runs is waited for only so long.
-    fn limit_setting(&self, out: &mut Actions) {
-        if self.agent.stage == Stage::Ready {
-            out.push(Action::SetTimer(Timer::Control, SETTING_LIMIT));
-        }
-    }
-
-    /// Whether the agent has a mode in which it plans and does nothing.
-    pub(super) fn agent_plans(&self) -> bool {
-        self.set.profile.acp.modes.contains_key("plan") || self.agent.modes.all.iter().any(|c| c.id == "plan")
-    }
-
-    /// Chooses a model by its id, by Claude's words for the first one, or by a part of its name.
-    pub(super) fn set_model(&mut self, wanted: &str, host: Option<String>, out: &mut Actions) -> Result<(), String> {
-        let lower = wanted.to_lowercase();
-        let all = &self.agent.models.all;
-        let found = all.iter().find(|c| c.id == wanted).or_else(|| {
-            all.iter().find(|c| c.id.to_lowercase().contains(&lower) || c.name.to_lowercase().contains(&lower))
-        });
-        let Some(model) = found.map(|c| c.id.clone()) else {
-            let names: Vec<_> = all.iter().take(20).map(|c| c.id.as_str()).collect();
-            return Err(format!(
-                "{} has no model {wanted:?}; it has {}",
-                self.set.profile.title,
-                if names.is_empty() { "only its own".to_owned() } else { names.join(", ") }
-            ));
-        };
-        let Some(session_id) = self.agent.session_id.clone() else {
-            return Err("the session is not open yet".into());
-        };
-        let asked = Asked::Setting { host, done: json!({"model": model}), change: Change::Model(model.clone()) };
-        match self.agent.models.option.clone() {
-            Some(option) => {
-                let params = SetConfigOption { session_id: &session_id, config_id: &option, value: &model };
-                self.ask_agent(more::SESSION_SET_CONFIG_OPTION, &params, asked, out);
-            }
-            None => {
-                let params = SetModel { session_id: &session_id, model_id: &model };
-                self.ask_agent(more::SESSION_SET_MODEL, &params, asked, out);
-            }
-        }
-        self.limit_setting(out);
-        Ok(())
-    }
-
-    /// The agent answered a change of its mode or model.
-    pub(super) fn setting_answered(
-        &mut self,
-        host: Option<String>,
-        done: Value,
-        change: Change,
-        error: Option<ErrorObject>,
-        out: &mut Actions,
-    ) {
-        match (&change, &error) {
-            (Change::Mode(mode, _), None) => self.agent.modes.current = Some(mode.clone()),
-            (Change::Model(model), None) => {
-                self.agent.models.current = Some(model.clone());
-                // The next process gets it too.
-                self.set.options.model = Some(model.clone());
-            }
-            (Change::Mode(_, before), Some(_)) if host.is_some() => self.mode = *before,
-            (Change::Mode(..), Some(error)) if self.rules.restricts() && self.agent.stage == Stage::Setting => {
-                let said = self.agent_error("the mode that asks, which the rules need", error);
-                return self.give_up(&said, out);
-            }
-            (_, Some(_)) => {}
-        }
-        match (host, error) {
-            (Some(id), None) => out.near(stream_json::control_response(&id, &done)),
-            (Some(id), Some(error)) => {
-                let said = self.agent_error("the change", &error);
-                out.near(say::refuse_host(&id, &said));
-            }
-            (None, None) => {}
-            (None, Some(error)) => {
-                let said = self.agent_error("a mode or a model", &error);
-                out.push(Action::Warn(said));
-            }
-        }
-        self.settings_done(out);
-    }
-
-    /// The agent did not answer a change: whoever waits is told, and the conversation goes on.
-    pub(super) fn settings_timed_out(&mut self, out: &mut Actions) {
-        let title = self.set.profile.title.clone();
-        for (host, change) in self.agent.forget_settings() {
-            if let Change::Mode(_, before) = change {
-                self.mode = before;
-            }
-            if let Some(id) = host {
-                out.near(say::refuse_host(&id, &format!("{title} did not answer")));
-            }
-        }
-        self.next_turn(out);
-    }
-
     /// Everything is set: the conversation may begin.
-    fn settings_done(&mut self, out: &mut Actions) {
+    pub(super) fn settings_done(&mut self, out: &mut Actions) {
         if self.agent.settings_wait() {
             return;
         }
@@ -490,7 +356,19 @@ impl ClaudeOverAcp {
         let Some(id) = self.host.initialize.take() else { return };
         out.push(Action::ClearTimer(Timer::Commands));
         self.host.initialized = true;
-        let model = |c: &Choice| json!({"value": c.id, "displayName": c.name, "description": c.description});
+        let words = ["low", "medium", "high", "xhigh", "max"];
+        let levels: Vec<&str> =
+            words.into_iter().filter(|w| self.agent.efforts.all.iter().any(|c| c.id == *w)).collect();
+        let current = self.agent.models.current.as_ref();
+        let model = |c: &Choice| {
+            let mut model = json!({"value": c.id, "displayName": c.name, "description": c.description});
+            // The option is that of the model in force.
+            if !levels.is_empty() && current == Some(&c.id) {
+                model["supportsEffort"] = true.into();
+                model["supportedEffortLevels"] = json!(levels);
+            }
+            model
+        };
         let mut models: Vec<Value> = self.agent.models.all.iter().map(model).collect();
         if models.is_empty() {
             models.push(json!({"value": "default", "displayName": "Default", "description": self.set.profile.title}));
@@ -504,7 +382,7 @@ impl ClaudeOverAcp {
             "account": {},
             "pid": self.set.pid,
             "hook_on_failure_supported": true,
-            "current_permission_mode": super::word(self.mode),
+            "current_permission_mode": super::word(self.told_mode()),
         });
         for ack in &self.host.acks {
             body[*ack] = Value::Bool(true);
@@ -519,10 +397,10 @@ impl ClaudeOverAcp {
         let commands: Vec<Value> = self.agent.commands.iter().filter_map(|c| c.get("name").cloned()).collect();
         let members = json!({
             "cwd": self.set.cwd,
-            "tools": TOOLS,
+            "tools": TOOLS.into_iter().map(ToOwned::to_owned).chain(self.host.mcp_tools()).collect::<Vec<String>>(),
             "mcp_servers": servers,
             "model": self.agent.model(),
-            "permissionMode": super::word(self.mode),
+            "permissionMode": super::word(self.told_mode()),
             "slash_commands": commands,
             "apiKeySource": "none",
             "claude_code_version": CLAUDE_VERSION,
@@ -548,7 +426,7 @@ impl ClaudeOverAcp {
     }
 
     /// The session cannot be opened: the host is told, and the process stopped.
-    fn give_up(&mut self, why: &str, out: &mut Actions) {
+    pub(super) fn give_up(&mut self, why: &str, out: &mut Actions) {
         out.push(Action::ClearTimer(Timer::Start));
         self.tell_failure(why, out);
         self.failed = true;
@@ -595,7 +473,6 @@ impl ClaudeOverAcp {
             "modelUsage": {},
             "permission_denials": [],
             "stop_reason": null,
-            "terminal_reason": "error",
             "errors": [why],
             "uuid": self.uuid(),
         });
@@ -621,6 +498,7 @@ fn serves(raw: Raw<'_>) -> Serves {
     let prompt = PromptCapabilities::read(all.prompt_capabilities);
     let mcp = McpCapabilities::read(all.mcp_capabilities);
     let session = SessionCapabilities::read(all.session_capabilities);
+    let system: Option<Value> = read(session.system_prompt);
     let yes = |raw| boolean(raw) == Some(true);
     let there = |raw: Raw<'_>| raw.is_some_and(|r| r.get() != "null" && r.get() != "false");
     Serves {
@@ -630,34 +508,12 @@ fn serves(raw: Raw<'_>) -> Serves {
         close: there(session.close),
         directories: there(session.additional_directories),
         system_prompt: there(session.system_prompt),
+        system_override: system.as_ref().and_then(|s| s.pointer("/mode/override")).is_some_and(|o| !o.is_null()),
         http: yes(mcp.http),
         sse: yes(mcp.sse),
         image: yes(prompt.image),
         embedded: yes(prompt.embedded_context),
     }
-}
-
-fn choice(raw: &RawValue) -> Option<Choice> {
-    let named = Named::read(Some(raw));
-    let id = text(named.id).or_else(|| text(named.model_id)).or_else(|| text(named.value))?.into_owned();
-    let name = text(named.name).map_or_else(|| id.clone(), Into::into);
-    Some(Choice { id, name, description: text(named.description).unwrap_or_default().into_owned() })
-}
-
-fn choices(raw: Raw<'_>) -> Vec<Choice> {
-    items(raw).unwrap_or_default().into_iter().filter_map(choice).collect()
-}
-
-/// The values of an option: a list, or a list of groups.
-fn values(raw: Raw<'_>) -> Vec<Choice> {
-    let mut all = Vec::new();
-    for raw in items(raw).unwrap_or_default() {
-        match Named::read(Some(raw)).options {
-            Some(group) => all.extend(choices(Some(group))),
-            None => all.extend(choice(raw)),
-        }
-    }
-    all
 }
 
 /// Members for a `system` line.

@@ -9,16 +9,15 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
-use super::choices::{ChoiceOf, as_list, by, choice_of};
+use super::choices::{ChoiceOf, choice_of};
 use super::host::{About, HostAsk, NOBODY, parsed};
-use super::open::members;
+use super::question::{Choice, End, Question};
 use super::render::{self, ToolUse};
-use super::served::Act;
 use super::turn::Turn;
 use crate::translate::rules::{Decision, PermissionMode, Rejected, STARTUP, read_updates};
 use crate::translate::{Action, Actions};
-use crate::wire::acp_client::{Outcome, PermissionOption, SessionParams, Update};
-use crate::wire::jsonrpc::{self, Id, RpcError, codes};
+use crate::wire::acp_client::{PermissionOption, SessionParams, Update};
+use crate::wire::jsonrpc::{self, Id, RpcError};
 use crate::wire::stream_json_agent::{self as say, HostAnswer};
 use crate::wire::text::{Raw, boolean, items, read, text};
 
@@ -26,33 +25,8 @@ use crate::wire::text::{Raw, boolean, items, read, text};
 pub(super) struct Questions {
     pub(super) open: Vec<Question>,
     pub(super) count: u64,
-}
-
-#[derive(Debug)]
-pub(super) struct Question {
-    pub(super) number: u64,
-    /// The agent's id of it.
-    pub(super) id: Id,
-    /// The call.
-    pub(super) call: String,
-    /// What is decided: the call as the question has it, which may be more than was shown.
-    pub(super) uses: Vec<ToolUse>,
-    /// Which of them is being decided.
-    pub(super) at: usize,
-    pub(super) options: Vec<Choice>,
-    /// The answers are no permissions (quirk 10).
-    pub(super) choice: Option<ChoiceOf>,
-    /// What diglot itself is to do when it is allowed; then no option is chosen.
-    pub(super) act: Option<Act>,
-    /// A hook wants the host to be asked, whatever the rules say.
-    pub(super) hook_asks: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Choice {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) kind: String,
+    /// It was said that calls which are not asked about cannot be denied.
+    told: bool,
 }
 
 /// Refusals that a result lists.
@@ -60,18 +34,6 @@ const DENIALS: usize = 50;
 
 /// Bytes of a member of their inputs.
 const BRIEF: usize = 2048;
-
-/// How a question of the agent's ends.
-pub(super) enum End<'a> {
-    /// By one of its options.
-    Option(&'a str),
-    /// By answers, by their question's text.
-    Answers(&'a Map<String, Value>),
-    /// By a refusal.
-    Refused(&'a str),
-    /// With its turn.
-    Cancelled,
-}
 
 /// Which hook allowed a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +115,28 @@ impl ClaudeOverAcp {
     fn asked_use(&self, number: u64) -> Option<ToolUse> {
         let question = self.question(number)?;
         question.uses.get(question.at).cloned()
+    }
+
+    /// Whether a rule takes a tool away altogether.
+    pub(super) fn denies(&self, tool: &str) -> bool {
+        let verdict = self.rules.decide(tool, &Map::new(), &self.set.cwd);
+        verdict.is_some_and(|verdict| verdict.decision == Decision::Deny)
+    }
+
+    /// Calls that run without a question: a rule that denies one comes to nothing, which is said once.
+    pub(super) fn never_asked(&mut self, uses: &[ToolUse], out: &mut Actions) {
+        if self.questions.told {
+            return;
+        }
+        let denied = uses.iter().find_map(|one| {
+            let verdict = self.rules.decide(&one.name, &one.input, &self.set.cwd)?;
+            (verdict.decision == Decision::Deny).then(|| format!("{} (rule {})", one.name, verdict.rule))
+        });
+        if let Some(denied) = denied {
+            self.questions.told = true;
+            let title = &self.set.profile.title;
+            out.push(Action::Warn(format!("Warning: {title} does not ask before {denied}: it cannot be denied")));
+        }
     }
 
     /// A call as it is known now, under the ids that the host has seen.
@@ -324,6 +308,9 @@ impl ClaudeOverAcp {
             Ok(answer) => answer,
             Err(why) => return self.refuse(number, &why, &Why::Nobody, out),
         };
+        if self.question(number).is_some_and(|q| matches!(q.choice, Some(ChoiceOf::Elicitation))) {
+            return self.elicitation_answered(number, &answer, out);
+        }
         let allows = match (text(answer.behavior).as_deref(), boolean(answer.allow)) {
             (Some("allow"), _) | (None, Some(true)) => true,
             (Some("deny"), _) | (None, Some(false)) => false,
@@ -375,11 +362,18 @@ impl ClaudeOverAcp {
         for rejected in applied.rejected {
             out.push(Action::Warn(format!("Warning: {rejected}")));
         }
-        if let Some(mode) = applied.mode.filter(|mode| *mode != self.mode) {
+        let wanted = applied.mode.filter(|mode| *mode != self.told_mode());
+        if let Some(mode) = wanted.filter(|mode| self.may_be(*mode)) {
             let before = std::mem::replace(&mut self.mode, mode);
-            let word = super::word(self.mode);
-            self.system("status", members([("status", Value::Null), ("permissionMode", word.into())]), out);
+            self.agent.own_mode = None;
+            self.agent.mode_before_plan = None;
+            self.tell_mode(out);
             self.set_agent_mode(None, before, out);
+        } else if wanted.is_some() {
+            out.push(Action::Warn(
+                "Warning: bypassPermissions is not set: the session was not launched with --dangerously-skip-permissions"
+                    .into(),
+            ));
         }
     }
 
@@ -504,68 +498,13 @@ impl ClaudeOverAcp {
     }
 }
 
-impl Question {
-    /// Answers the agent, in the words that this kind of question wants.
-    pub(super) fn end(&self, end: &End<'_>, out: &mut Actions) {
-        let line = match (&self.choice, end) {
-            _ if self.act.is_some() => {
-                let (code, why) = match end {
-                    End::Refused(why) => (codes::INTERNAL_ERROR, *why),
-                    _ => (codes::REQUEST_CANCELLED, "the turn is cancelled"),
-                };
-                jsonrpc::error(&self.id, &RpcError::new(code, why))
-            }
-            (Some(ChoiceOf::Grok { .. }), End::Answers(answers)) => {
-                let lists: Map<String, Value> = answers.iter().map(|(q, a)| (q.clone(), as_list(a))).collect();
-                jsonrpc::response(&self.id, &json!({"outcome": "accepted", "answers": lists}))
-            }
-            (Some(ChoiceOf::GrokPlan { .. }), End::Answers(_)) => {
-                jsonrpc::response(&self.id, &json!({"outcome": "approved"}))
-            }
-            (Some(ChoiceOf::GrokPlan { .. }), End::Refused(why)) => {
-                jsonrpc::response(&self.id, &json!({"outcome": "rejected", "feedback": why}))
-            }
-            (Some(ChoiceOf::Grok { .. } | ChoiceOf::GrokPlan { .. }), _) => {
-                jsonrpc::response(&self.id, &json!({"outcome": "cancelled"}))
-            }
-            (Some(ChoiceOf::CodeBuddy { questions }), End::Answers(answers)) => {
-                jsonrpc::response(&self.id, &json!({"outcome": "submitted", "answers": by(questions, "id", answers)}))
-            }
-            (Some(ChoiceOf::CodeBuddy { .. }), _) => jsonrpc::response(&self.id, &json!({"outcome": "declined"})),
-            (Some(ChoiceOf::Meta { questions }), End::Answers(answers)) => match self.of_kind("allow_once") {
-                Some(submit) => {
-                    let outcome = json!({"outcome": "selected", "optionId": submit});
-                    jsonrpc::response(&self.id, &json!({"outcome": outcome, "answers": by(questions, "", answers)}))
-                }
-                None => self.permission(&Outcome::Cancelled),
-            },
-            (_, End::Option(id)) => self.permission(&Outcome::Selected { option_id: id }),
-            // `cancelled` would end the turn (report 5); it is the last resort.
-            (_, End::Refused(_)) => match self.of_kind("reject_once").or_else(|| self.of_kind("reject_always")) {
-                Some(id) => self.permission(&Outcome::Selected { option_id: id }),
-                None => self.permission(&Outcome::Cancelled),
-            },
-            (_, End::Cancelled | End::Answers(_)) => self.permission(&Outcome::Cancelled),
-        };
-        out.far(line);
-    }
-
-    fn permission(&self, outcome: &Outcome<'_>) -> Vec<u8> {
-        #[derive(serde::Serialize)]
-        struct Answer<'a> {
-            outcome: &'a Outcome<'a>,
-        }
-        jsonrpc::response(&self.id, &Answer { outcome })
-    }
-
-    fn of_kind(&self, kind: &str) -> Option<&str> {
-        self.options.iter().find(|o| o.kind == kind).map(|o| o.id.as_str())
-    }
-}
-
 /// Keeps why a call did not run, and lists it for the result.
 fn refused(turn: &mut Option<Turn>, question: &Question, why: &str) {
     let Some(turn) = turn else { return };
+    if matches!(question.choice, Some(ChoiceOf::Elicitation)) {
+        // No call is meant.
+        return;
+    }
     turn.refused = true;
     let tracked = turn.tracked(&question.call);
     tracked.refusal = Some(why.to_owned());

@@ -31,6 +31,8 @@ impl RelayCommand {
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     open: Vec<(u64, String)>,
+    /// Requests for a list of tools that wait, and of which server.
+    listing: Vec<(u64, Id, String)>,
 }
 
 impl ClaudeOverAcp {
@@ -70,6 +72,7 @@ impl ClaudeOverAcp {
     pub(super) fn relay_said(&mut self, conn: u64, server: &str, line: Option<&[u8]>, out: &mut Actions) {
         let Some(line) = line else {
             self.relays.open.retain(|(c, _)| *c != conn);
+            self.relays.listing.retain(|(c, ..)| *c != conn);
             self.asks.retain(|a| !matches!(&a.about, About::Mcp { conn: c, .. } if *c == conn));
             return;
         };
@@ -77,7 +80,12 @@ impl ClaudeOverAcp {
             self.relays.open.push((conn, server.to_owned()));
         }
         let id = match Message::parse(line) {
-            Ok(Message::Request { id, .. }) => Some(id),
+            Ok(Message::Request { id, method, .. }) => {
+                if method == "tools/list" {
+                    self.relays.listing.push((conn, id.clone(), server.to_owned()));
+                }
+                Some(id)
+            }
             Ok(_) => None,
             Err(malformed) => {
                 out.note(format!("a line of an MCP client is no message: {malformed}"));
@@ -111,6 +119,12 @@ impl ClaudeOverAcp {
             Ok(answer) => parsed(answer.mcp_response).ok_or_else(|| "the host's MCP server sent no answer".to_owned()),
             Err(why) => Err(why),
         };
+        let listing = self.relays.listing.iter().position(|(c, i, _)| *c == conn && *i == id);
+        if let Some((_, _, server)) = listing.map(|at| self.relays.listing.remove(at))
+            && let Ok(response) = &response
+        {
+            self.host.add_tools(&server, response.get("result"));
+        }
         let line = match response {
             Ok(response) => match (response.get("result"), response.get("error")) {
                 (Some(result), _) => jsonrpc::response(&id, result),
@@ -137,6 +151,7 @@ impl ClaudeOverAcp {
     /// The agent is gone, and its clients with it.
     pub(super) fn relays_closed(&mut self, _out: &mut Actions) {
         self.relays.open.clear();
+        self.relays.listing.clear();
         self.asks.retain(|a| !matches!(a.about, About::Mcp { .. }));
     }
 }

@@ -7,15 +7,18 @@
 pub(super) mod bounds;
 mod names;
 mod outcome;
+pub(super) mod todos;
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::calls::{Call, Content};
+use super::choices::as_claude_asks;
 use crate::translate::diff;
 use names::Sort;
 
+pub(crate) use outcome::output_text;
 pub use outcome::{ToolResult, result, results};
 
 /// Lines around a change that are shown, before more are added until the place is certain.
@@ -109,6 +112,16 @@ fn forms(call: &Call, context: &Context<'_>) -> Vec<Form> {
         Sort::Fetch | Sort::WebSearch => fetch(call, &input),
         Sort::Agent => agent(call, &input),
         Sort::Plan => plan(call, &input),
+        Sort::Todos => match todos::input(call.raw_input.as_ref()) {
+            Some(list) => ("TodoWrite".into(), list),
+            None => other(call, &input),
+        },
+        Sort::Questions => match input.get("questions").filter(|q| q.is_array()) {
+            Some(questions) => {
+                ("AskUserQuestion".into(), Map::from_iter([("questions".to_owned(), as_claude_asks(questions))]))
+            }
+            None => other(call, &input),
+        },
         Sort::Other => other(call, &input),
     };
     vec![one]

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::ClaudeOverAcp;
-use super::turn::Finish;
+use super::finish::Finish;
 use crate::translate::Actions;
 use crate::wire::acp_client::PromptBlock;
 
@@ -64,13 +64,37 @@ impl ClaudeOverAcp {
     }
 }
 
-/// What is wrong with a value; `None`: nothing.
+/// Under this name the schema is known to the validator; it is shown to nobody.
+const SCHEMA_URL: &str = "diglot:///schema";
+
+/// What is wrong with a value; `None`: nothing. A schema that refers to another document is not valid here: nothing is loaded
+/// from files or the network on behalf of a host's schema.
 fn problem(schema: &Value, value: &Value) -> Option<String> {
-    match jsonschema::validator_for(schema) {
-        Ok(validator) => {
-            validator.validate(value).err().map(|error| format!("{error} at {:?}", error.instance_path().to_string()))
-        }
-        Err(error) => Some(format!("the schema itself is not valid: {error}")),
+    let mut compiler = boon::Compiler::new();
+    compiler.use_loader(Box::new(NoLoader));
+    let mut schemas = boon::Schemas::new();
+    let compiled =
+        compiler.add_resource(SCHEMA_URL, schema.clone()).and_then(|()| compiler.compile(SCHEMA_URL, &mut schemas));
+    match compiled {
+        Ok(index) => schemas.validate(value, index).err().map(|error| first_cause(&error)),
+        Err(error) => Some(format!("the schema itself is not valid: {error:#}")),
+    }
+}
+
+/// The first thing that is wrong, and where in the value.
+fn first_cause(error: &boon::ValidationError<'_, '_>) -> String {
+    match error.causes.first() {
+        Some(cause) => first_cause(cause),
+        None => format!("{} at {:?}", error.kind, error.instance_location.to_string()),
+    }
+}
+
+/// Loads nothing.
+struct NoLoader;
+
+impl boon::UrlLoader for NoLoader {
+    fn load(&self, url: &str) -> Result<Value, Box<dyn std::error::Error>> {
+        Err(format!("{url} is another document, which is not loaded; put it below `$defs`").into())
     }
 }
 
@@ -117,5 +141,21 @@ mod tests {
         assert_eq!(problem(&schema, &json!({"a": 1})), None);
         assert!(problem(&schema, &json!({})).is_some_and(|p| p.contains('a')));
         assert!(problem(&json!({"type": 7}), &json!({})).is_some_and(|p| p.contains("schema")));
+        let deep = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$id": "answer",
+            "properties": {"list": {"items": {"$ref": "#/definitions/word"}}},
+            "definitions": {"word": {"type": "string", "pattern": "^[a-z]+$"}},
+        });
+        assert_eq!(problem(&deep, &json!({"list": ["a", "b"]})), None);
+        assert!(problem(&deep, &json!({"list": ["a", 7]})).is_some_and(|p| p.contains("/list/1")));
+    }
+
+    #[test]
+    fn a_schema_loads_no_other_document() {
+        for place in ["file:///etc/hostname", "https://example.com/schema.json"] {
+            let told = problem(&json!({"$ref": place}), &json!({}));
+            assert!(told.as_ref().is_some_and(|p| p.contains("not loaded")), "{told:?}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::ClaudeOverAcp;
 use super::calls::{Content, Exit, Status};
 use super::command::{self, CommandLine};
-use super::permission::{Choice, Question};
+use super::question::{Choice, Question};
 use super::render::ToolUse;
 use crate::translate::client::{ClientDone, ClientFailure, ClientWork, Command, CommandExit, Output, Want};
 use crate::translate::rules::Decision;
@@ -227,7 +227,7 @@ impl ClaudeOverAcp {
         match (then, done) {
             (Then::Decide(act), ClientDone::Found(real)) => self.decide_act(id, act, real, out),
             (Then::Decide(Act::Read { .. }), ClientDone::Failed(ClientFailure::NotFound(_)))
-                if self.set.profile.acp.missing_is_empty =>
+                if self.set.profile.acp.missing_file_is_empty =>
             {
                 out.far(jsonrpc::response(&id, &json!({"content": ""})));
             }

@@ -25,6 +25,8 @@ pub(super) const RESULT_LIMIT: usize = 400 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     message: Option<Message>,
+    /// A result came into the last message, and its text goes on.
+    goes_on: bool,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,8 @@ struct Message {
     next_index: u32,
     open: Option<OpenBlock>,
     has_calls: bool,
+    /// Its tokens, where the agent tells them of each of its calls of the model.
+    usage: Option<Usage>,
 }
 
 #[derive(Debug)]
@@ -117,8 +121,9 @@ impl ClaudeOverAcp {
             return;
         }
         let id: Arc<str> = format!("msg_{}", self.uuid().replace('-', "")).into();
+        let goes_on = std::mem::take(&mut self.stream.goes_on);
         if let Some(turn) = &mut self.turn {
-            turn.message_begins();
+            turn.message_begins(goes_on);
         }
         let model = self.agent.model();
         self.event(
@@ -142,6 +147,7 @@ impl ClaudeOverAcp {
             next_index: 0,
             open: None,
             has_calls: false,
+            usage: None,
         });
     }
 
@@ -193,6 +199,7 @@ impl ClaudeOverAcp {
         }
         self.whole(&id, Block::ToolUse { id: &call.id, name: &call.name, input: &call.input }, out);
         self.event(&StreamEvent::ContentBlockStop { index }, out);
+        self.stream.goes_on = false;
         if let Some(turn) = &mut self.turn {
             turn.spoke = true;
             turn.calls_since_message = true;
@@ -207,30 +214,52 @@ impl ClaudeOverAcp {
         let Some(message) = self.stream.message.take() else { return };
         let stop_reason = if message.has_calls { "tool_use" } else { stop_reason };
         let delta = MessageDelta { stop_reason, stop_sequence: None };
-        self.event(&StreamEvent::MessageDelta { delta, usage: Usage::default() }, out);
+        let usage = self.tokens_of(message.usage);
+        self.event(&StreamEvent::MessageDelta { delta, usage }, out);
         self.event(&StreamEvent::MessageStop, out);
     }
 
-    /// Whether the open message has calls: a result ends it.
-    pub(super) fn end_message_of_calls(&mut self, out: &mut Actions) {
-        if self.stream.message.as_ref().is_some_and(|m| m.has_calls) {
-            self.end_message("tool_use", out);
+    /// A result comes: it stands behind the open message, and what is left of that is another one.
+    pub(super) fn interrupt_message(&mut self, out: &mut Actions) {
+        if let Some(message) = &self.stream.message {
+            self.stream.goes_on = !message.has_calls;
+            self.end_message("end_turn", out);
         }
     }
 
     fn whole(&mut self, message_id: &str, block: Block<'_>, out: &mut Actions) {
         let uuid = self.uuid();
         let model = self.agent.model();
+        let text = !matches!(block, Block::ToolUse { .. });
+        let aborted = text && self.turn.as_ref().is_some_and(|t| t.interrupted);
         let line = say::assistant(&Assistant {
             message_id,
             model: &model,
             block,
-            usage: self.turn.as_ref().and_then(|t| t.usage).unwrap_or_default(),
+            usage: self.tokens_of(self.stream.message.as_ref().and_then(|m| m.usage)),
             session_id: &self.set.session_id,
             uuid: &uuid,
             error: None,
+            aborted,
+            parent: None,
         });
         out.near(line);
+    }
+
+    /// The tokens of a message: its own, or, of an agent that tells only those of the turn, the turn's so far.
+    fn tokens_of(&self, own: Option<Usage>) -> Usage {
+        let of_turn = || self.turn.as_ref().filter(|t| !t.counts_messages).and_then(|t| t.usage);
+        own.or_else(of_turn).unwrap_or_default()
+    }
+
+    /// The agent tells the tokens of a call of the model: they are the open message's, and the turn's.
+    pub(super) fn count_message(&mut self, more: Usage) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.counts_messages = true;
+        *turn.usage.get_or_insert_default() += more;
+        if let Some(message) = &mut self.stream.message {
+            *message.usage.get_or_insert_default() += more;
+        }
     }
 
     /// A message of diglot's own: one block of text.
@@ -245,6 +274,8 @@ impl ClaudeOverAcp {
             session_id: &self.set.session_id,
             uuid: &uuid,
             error,
+            aborted: false,
+            parent: None,
         }));
     }
 

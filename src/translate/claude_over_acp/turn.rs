@@ -4,28 +4,24 @@
 //! answer (quirk 44); one prompt gives one `result`, and it is the turn's last line but `idle` (rules 12 and 15); whatever
 //! is open at the end is closed before it (rule 11, quirk 7).
 
+use std::time::Duration;
+
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 
 use super::ClaudeOverAcp;
 use super::agent::Asked;
 use super::calls::Call;
-use super::calls::Status;
-use super::render::{self, ToolUse};
-use super::stream::{RESULT_LIMIT, fitting};
-use crate::mappings::ToolUseAt;
+use super::finish::{Finish, Verdict};
+use super::render::ToolUse;
+use super::stream::RESULT_LIMIT;
 use crate::translate::{Action, Actions, Stop, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{OfSession, Prompt, PromptBlock};
-use crate::wire::jsonrpc::ErrorObject;
 use crate::wire::stream_json_agent::{self as say, Usage};
-use std::time::Duration;
 
 /// An agent that has not ended its turn so long after a cancel is killed and its session resumed (quirk 40).
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
-
-/// What the model reads, and hosts look for, when a turn was interrupted.
-pub(super) const INTERRUPTED: &str = "[Request interrupted by user]";
 
 /// A prompt that waits.
 #[derive(Debug)]
@@ -36,6 +32,31 @@ pub(super) struct Queued {
     pub(super) blocks: Vec<PromptBlock>,
     /// As the host wrote it; `None`: it is diglot's own.
     pub(super) message: Option<Box<RawValue>>,
+    /// Where it stands in the queue.
+    pub(super) priority: Priority,
+    /// It asks for an answer; else it only stands before the next prompt (`shouldQuery`).
+    pub(super) asks: bool,
+}
+
+/// When a prompt is sent, in the order of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Priority {
+    /// At once: the turn that runs is cut short.
+    Now,
+    /// After the turn that runs.
+    Next,
+    /// When nothing else waits.
+    Later,
+}
+
+impl Priority {
+    pub(super) fn of(word: Option<&str>) -> Self {
+        match word {
+            Some("now") => Self::Now,
+            Some("later") => Self::Later,
+            _ => Self::Next,
+        }
+    }
 }
 
 /// A call and how far the host has seen it.
@@ -44,6 +65,8 @@ pub(super) struct Tracked {
     pub(super) call: Call,
     /// What the host was shown; empty: nothing yet.
     pub(super) uses: Vec<ToolUse>,
+    /// The call of the subagent that made it, as the host was shown that.
+    pub(super) parent: Option<String>,
     pub(super) closed: bool,
     /// What the model was told in place of a result.
     pub(super) refusal: Option<String>,
@@ -53,41 +76,26 @@ pub(super) struct Tracked {
     pub(super) hooked: bool,
 }
 
-/// How the agent's work ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Finish {
-    /// It said so.
-    Stop(String),
-    /// It answered with an error.
-    Error(ErrorObject),
-    /// Its process is gone.
-    Died(String),
-    /// More rounds than `--max-turns`.
-    MaxTurns(u64),
-    /// More money than `--max-budget-usd`.
-    Budget,
-    /// Nothing was asked of it: a hook stopped the prompt.
-    Blocked,
-    /// A host's schema could not be met.
-    NoSchema(String),
-}
-
 /// The turn that runs.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) uuid: String,
+    /// The command that it is; empty: none.
+    pub(super) command: String,
     /// What the agent is asked; taken when it is sent.
     pub(super) blocks: Vec<PromptBlock>,
     /// `session/prompt` is outstanding.
     pub(super) prompting: bool,
-    started_ms: u64,
+    pub(super) started_ms: u64,
     /// Model messages so far.
-    rounds: u64,
+    pub(super) rounds: u64,
     pub(super) calls_since_message: bool,
     /// What comes next is another model request's: after a prompt, and after calls.
     pub(super) fresh: bool,
     /// The host or the user interrupted it.
     pub(super) interrupted: bool,
+    /// A prompt that does not wait did: the turn has not failed.
+    pub(super) preempted: bool,
     /// `session/cancel` was sent.
     cancelled: bool,
     /// Why diglot itself stops it.
@@ -100,21 +108,32 @@ pub(super) struct Turn {
     /// The agent said or did something.
     pub(super) spoke: bool,
     pub(super) usage: Option<Usage>,
+    /// The agent tells the tokens of each of its calls of the model.
+    pub(super) counts_messages: bool,
     /// A permission was refused in it.
     pub(super) refused: bool,
+    /// A stop hook ended it for good.
+    pub(super) hook_ended: bool,
     /// How often a stop hook sent it on.
     pub(super) stop_hooks: u32,
     /// How often the model was asked to mend its structured output.
     pub(super) mended: u32,
     pub(super) structured: Option<Value>,
     /// The plan that was shown last.
-    plan: Option<Value>,
+    pub(super) plan: Option<Value>,
 }
 
 impl Turn {
     fn new(queued: Queued, now: u64) -> Self {
+        let command = match queued.blocks.first() {
+            Some(PromptBlock::Text { text }) if text.starts_with('/') => {
+                text.split_whitespace().next().unwrap_or_default().to_owned()
+            }
+            _ => String::new(),
+        };
         Self {
             uuid: queued.uuid,
+            command,
             blocks: queued.blocks,
             prompting: false,
             started_ms: now,
@@ -122,6 +141,7 @@ impl Turn {
             calls_since_message: false,
             fresh: true,
             interrupted: false,
+            preempted: false,
             cancelled: false,
             stopping: None,
             finish: None,
@@ -130,12 +150,23 @@ impl Turn {
             text: String::new(),
             spoke: false,
             usage: None,
+            counts_messages: false,
             refused: false,
+            hook_ended: false,
             stop_hooks: 0,
             mended: 0,
             structured: None,
             plan: None,
         }
+    }
+
+    /// What is asked, as text.
+    pub(super) fn prompt(&self) -> String {
+        let texts = self.blocks.iter().filter_map(|b| match b {
+            PromptBlock::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
     }
 
     /// A piece of the answer, as `result` repeats it.
@@ -145,14 +176,21 @@ impl Turn {
         }
     }
 
-    /// A model message begins.
-    pub(super) fn message_begins(&mut self) {
+    /// A model message begins. `goes_on`: it is the rest of one that a result came into.
+    pub(super) fn message_begins(&mut self, goes_on: bool) {
         // Another message of the same answer is no other round (quirks 33 and 34).
         if std::mem::take(&mut self.fresh) {
             self.rounds += 1;
         }
         self.calls_since_message = false;
-        self.text.clear();
+        if !goes_on {
+            self.text.clear();
+        }
+    }
+
+    /// A call as the host was shown it.
+    pub(super) fn shown(&self, id: &str) -> Option<String> {
+        self.calls.iter().find(|t| t.call.id == id)?.uses.first().map(|one| one.id.clone())
     }
 
     pub(super) fn tracked(&mut self, id: &str) -> &mut Tracked {
@@ -163,6 +201,7 @@ impl Turn {
                 self.calls.push(Tracked {
                     call,
                     uses: Vec::new(),
+                    parent: None,
                     closed: false,
                     refusal: None,
                     asked: false,
@@ -179,26 +218,54 @@ impl ClaudeOverAcp {
     /// Starts the next turn if nothing is in the way.
     pub(super) fn next_turn(&mut self, out: &mut Actions) {
         // A mode or a model that was asked for is in force before the next prompt.
-        if self.turn.is_some() || !self.agent.is_ready() || self.agent.barrier || self.agent.settings_wait() {
-            return;
-        }
-        let Some(queued) = self.queue.pop_front() else {
-            if self.host.closed && self.agent.is_ready() && self.host.initialize.is_none() {
-                self.exit(out);
-            }
-            return;
-        };
-        let now = self.set.clock.now_ms();
-        self.state("running", out);
-        self.init_line(out);
-        if self.set.options.replay
-            && let Some(message) = &queued.message
+        if self.turn.is_some()
+            || !self.agent.is_ready()
+            || self.agent.barrier
+            || self.agent.settings_wait()
+            || self.hooks.starting
         {
-            out.near(say::replay(message, &self.set.session_id, &queued.uuid));
+            return;
         }
-        self.stray_text(out);
-        self.turn = Some(Turn::new(queued, now));
-        self.prompt_hooks(out);
+        while let Some(queued) = self.queue.pop_front() {
+            let now = self.set.clock.now_ms();
+            self.state("running", out);
+            self.init_line(out);
+            if self.set.options.replay
+                && let Some(message) = &queued.message
+            {
+                out.near(say::replay(message, &self.set.session_id, &queued.uuid));
+            }
+            self.stray_text(out);
+            let asks = queued.asks;
+            self.turn = Some(Turn::new(queued, now));
+            if asks {
+                return self.prompt_hooks(out);
+            }
+            self.keep_as_context(out);
+        }
+        if self.host.closed && self.agent.is_ready() && self.host.initialize.is_none() {
+            if !self.context_blocks.is_empty() {
+                out.note("what was to stand before the next prompt is not sent: there is none");
+            }
+            self.exit(out);
+        }
+    }
+
+    /// A message that asks for nothing: it stands before the next prompt, and its turn is over.
+    fn keep_as_context(&mut self, out: &mut Actions) {
+        let Some(mut turn) = self.turn.take() else { return };
+        self.context_blocks.append(&mut turn.blocks);
+        let now = self.set.clock.now_ms();
+        let line = self.result_line(&turn, Verdict::without_query(String::new()), now);
+        out.near(line);
+        self.failed = false;
+        self.state("idle", out);
+    }
+
+    /// Puts a prompt into the queue: by its priority, and behind its equals.
+    pub(super) fn enqueue(&mut self, queued: Queued) {
+        let at = self.queue.iter().position(|q| q.priority > queued.priority).unwrap_or(self.queue.len());
+        self.queue.insert(at, queued);
     }
 
     /// Sends the prompt: the hooks have let it pass.
@@ -212,10 +279,17 @@ impl ClaudeOverAcp {
         // An empty prompt wedges Gemini (quirk 48): it is answered here.
         let says_nothing = |b: &PromptBlock| matches!(b, PromptBlock::Text { text } if text.trim().is_empty());
         if blocks.iter().all(says_nothing) {
-            turn.finish = Some(Finish::Blocked);
+            turn.finish = Some(Finish::Blocked(String::new()));
             return self.settled(out);
         }
         blocks.retain(|b| !says_nothing(b));
+        // A command is one only at the beginning.
+        if self.turn.as_ref().is_some_and(|t| t.command.is_empty()) {
+            let mut before = std::mem::take(&mut self.context_blocks);
+            before.extend(self.hooks.take_context().map(|text| PromptBlock::Text { text }));
+            before.append(&mut blocks);
+            blocks = before;
+        }
         if let Some(preamble) = self.agent.preamble.take() {
             blocks.insert(0, PromptBlock::Text { text: preamble });
         }
@@ -260,6 +334,8 @@ impl ClaudeOverAcp {
 
     /// Writes the `result`.
     pub(super) fn end_turn(&mut self, out: &mut Actions) {
+        self.end_lanes(out);
+        self.compaction_failed("the turn ended", out);
         // It may have asked while a hook held the prompt or the end.
         self.refuse_questions("the turn ended before an answer came", out);
         self.close_calls("the turn ended", out);
@@ -285,256 +361,6 @@ impl ClaudeOverAcp {
     pub(super) fn barrier_over(&mut self, out: &mut Actions) {
         self.agent.barrier = false;
         self.next_turn(out);
-    }
-
-    /// What the turn comes to.
-    fn verdict(&mut self, turn: &Turn, finish: Finish, out: &mut Actions) -> Verdict {
-        if turn.interrupted {
-            let uuid = self.uuid();
-            let tools = turn.calls_since_message;
-            let said = if tools { "[Request interrupted by user for tool use]" } else { INTERRUPTED };
-            out.near(say::user_text(said, &self.set.session_id, &uuid));
-            let reason = if tools { "aborted_tools" } else { "aborted_streaming" };
-            return Verdict::failed("error_during_execution", said.to_owned(), reason);
-        }
-        match finish {
-            Finish::Stop(reason) => self.stopped(turn, &reason),
-            Finish::Blocked => Verdict::success(String::new(), None),
-            Finish::MaxTurns(most) => {
-                let said = format!("Reached maximum number of turns ({most})");
-                Verdict::failed("error_max_turns", said, "max_turns")
-            }
-            Finish::Budget => {
-                let most = self.set.options.max_budget_usd.unwrap_or_default();
-                Verdict::failed("error_max_budget_usd", format!("Reached maximum budget (${most})"), "budget")
-            }
-            Finish::NoSchema(why) => {
-                Verdict::failed("error_max_structured_output_retries", why, "structured_output_retries")
-            }
-            Finish::Died(how) => Verdict::failed("error_during_execution", how, "error"),
-            Finish::Error(error) => {
-                let login = self.needs_login(&error);
-                let said = match &login {
-                    Some(how) => format!("{} · {how}", error.message),
-                    None => format!("API Error: {}", describe(&error)),
-                };
-                self.say_whole(&said, login.map(|_| "authentication_failed"), out);
-                Verdict { is_error: true, ..Verdict::success(said, Some("stop_sequence")) }
-            }
-        }
-    }
-
-    fn stopped(&self, turn: &Turn, reason: &str) -> Verdict {
-        let text = turn.text.clone();
-        match reason {
-            "max_tokens" => Verdict::success(text, Some("max_tokens")),
-            "refusal" => Verdict { is_error: true, ..Verdict::success(text, Some("refusal")) },
-            "max_turn_requests" => Verdict::failed(
-                "error_max_turns",
-                "the agent reached its own limit of model requests".into(),
-                "max_turns",
-            ),
-            // Not asked for: the agent's way of ending a turn in which a call was refused (quirk 8), or the echo of an earlier
-            // turn (quirk 9).
-            "cancelled" if turn.refused || self.set.profile.acp.stale_cancelled || turn.spoke => {
-                Verdict::success(text, Some("end_turn"))
-            }
-            "cancelled" => {
-                Verdict::failed("error_during_execution", "the agent cancelled the turn by itself".into(), "error")
-            }
-            // A failure of the model's that the agent keeps to itself (quirk 36).
-            _ if !turn.spoke && self.agent.turns_are_silent() => Verdict::failed(
-                "error_during_execution",
-                format!(
-                    "{} ended the turn without a word; its model may have failed: look at its own log",
-                    self.set.profile.title
-                ),
-                "error",
-            ),
-            _ => Verdict::success(text, Some("end_turn")),
-        }
-    }
-
-    fn result_line(&mut self, turn: &Turn, verdict: Verdict, now: u64) -> Vec<u8> {
-        let duration = now.saturating_sub(turn.started_ms);
-        let usage = turn.usage.unwrap_or_default();
-        let model = self.agent.model();
-        let mut rounds = turn.rounds.max(1);
-        if let (Some(most), false) = (self.set.options.max_turns, verdict.is_error) {
-            // A host fails a run that had more (rule 12).
-            rounds = rounds.min(most.max(1));
-        }
-        let mut line = json!({
-            "type": "result",
-            "subtype": verdict.subtype,
-            "is_error": verdict.is_error,
-            "duration_ms": duration,
-            "duration_api_ms": duration,
-            "num_turns": rounds,
-            "session_id": self.set.session_id,
-            "total_cost_usd": self.cost_usd,
-            "usage": usage,
-            "modelUsage": {},
-            "permission_denials": turn.denials,
-            "stop_reason": verdict.stop_reason,
-            "terminal_reason": verdict.terminal_reason,
-            "user_message_uuids": [turn.uuid],
-            "uuid": self.uuid(),
-        });
-        if usage != Usage::default() {
-            let size = self.context.map_or(200_000, |(_, size)| size);
-            line["modelUsage"][&model] = json!({
-                "inputTokens": usage.input_tokens,
-                "outputTokens": usage.output_tokens,
-                "cacheReadInputTokens": usage.cache_read_input_tokens,
-                "cacheCreationInputTokens": usage.cache_creation_input_tokens,
-                "webSearchRequests": 0,
-                "costUSD": self.cost_usd,
-                "contextWindow": size,
-            });
-        }
-        match verdict.errors {
-            Some(errors) => line["errors"] = json!(errors),
-            None => line["result"] = json!(&verdict.result[..fitting(&verdict.result, RESULT_LIMIT)]),
-        }
-        if let Some(structured) = &turn.structured {
-            line["structured_output"] = structured.clone();
-        }
-        crate::wire::jsonrpc::to_line(&line)
-    }
-
-    /// A member of a turn's calls changed.
-    pub(super) fn call_changed(&mut self, update: &RawValue, id: &str, asks: bool, out: &mut Actions) {
-        let at = self.set.profile.acp.tool_use_at;
-        if self.turn.as_ref().is_some_and(|t| !t.calls.iter().any(|c| c.call.id == id)) && self.over_the_limit(out) {
-            return;
-        }
-        let Some(turn) = &mut self.turn else {
-            out.note("a call outside of a turn is not shown");
-            return;
-        };
-        let tracked = turn.tracked(id);
-        if tracked.closed {
-            return;
-        }
-        tracked.call.merge(update);
-        tracked.asked |= asks;
-        self.fill_terminals(id);
-        let Some(turn) = &mut self.turn else { return };
-        let tracked = turn.tracked(id);
-        let known = match (tracked.call.status, at) {
-            (Status::Completed | Status::Failed, _) => true,
-            (Status::InProgress, ToolUseAt::InProgress) => tracked.call.has_input(),
-            _ => false,
-        };
-        if known || asks {
-            self.show_call(id, out);
-        }
-        self.close_if_done(id, out);
-    }
-
-    /// Shows a call to the host, once.
-    pub(super) fn show_call(&mut self, id: &str, out: &mut Actions) {
-        let servers = self.server_names();
-        let cwd = self.set.cwd.clone();
-        let Some(turn) = &mut self.turn else { return };
-        let tracked = turn.tracked(id);
-        if !tracked.uses.is_empty() {
-            return;
-        }
-        let context = render::Context { cwd: &cwd, mcp_servers: &servers };
-        tracked.uses = render::tool_uses(&tracked.call, &context);
-        let (uses, asked) = (tracked.uses.clone(), tracked.asked);
-        for one in &uses {
-            self.call(one, out);
-        }
-        if !asked && !self.set.profile.acp.asks_in_progress {
-            self.hooks_of_running_call(id, &uses, out);
-        }
-    }
-
-    /// Gives a call its result if it has ended.
-    pub(super) fn close_if_done(&mut self, id: &str, out: &mut Actions) {
-        let Some(turn) = &mut self.turn else { return };
-        let tracked = turn.tracked(id);
-        if tracked.closed || tracked.uses.is_empty() {
-            return;
-        }
-        if !matches!(tracked.call.status, Status::Completed | Status::Failed) {
-            return;
-        }
-        tracked.closed = true;
-        let results = match &tracked.refusal {
-            // What the model was really told counts, not how the agent words a refusal.
-            Some(refusal) => vec![refused(refusal); tracked.uses.len()],
-            None => render::results(&tracked.call, &tracked.uses),
-        };
-        let (uses, hooked) = (tracked.uses.clone(), tracked.hooked);
-        if !hooked {
-            self.hooks_of_running_call(id, &uses, out);
-        }
-        self.results(&uses, &results, out);
-        self.hooks_after_call(&uses, &results, out);
-    }
-
-    fn results(&mut self, uses: &[ToolUse], results: &[render::ToolResult], out: &mut Actions) {
-        self.end_message_of_calls(out);
-        for (one, result) in uses.iter().zip(results) {
-            let uuid = self.uuid();
-            out.near(say::tool_result(
-                &one.id,
-                &result.content,
-                result.is_error,
-                result.structured.as_ref(),
-                &self.set.session_id,
-                &uuid,
-            ));
-        }
-    }
-
-    /// Every call gets its result (rule 11).
-    pub(super) fn close_calls(&mut self, why: &str, out: &mut Actions) {
-        let Some(turn) = &self.turn else { return };
-        let open: Vec<String> = turn.calls.iter().filter(|t| !t.closed).map(|t| t.call.id.clone()).collect();
-        for id in open {
-            self.show_call(&id, out);
-            let Some(turn) = &mut self.turn else { return };
-            let interrupted = turn.interrupted;
-            let tracked = turn.tracked(&id);
-            if tracked.closed {
-                continue;
-            }
-            tracked.closed = true;
-            let said = match (&tracked.refusal, interrupted) {
-                (Some(refusal), _) => refusal.clone(),
-                (None, true) => "The user interrupted the call.".to_owned(),
-                (None, false) => format!("The call did not report a result: {why}."),
-            };
-            let uses = tracked.uses.clone();
-            self.results(&uses, &vec![refused(&said); uses.len()], out);
-        }
-    }
-
-    /// A plan: shown as `TodoWrite`, when it changed.
-    pub(super) fn plan(&mut self, todos: Value, out: &mut Actions) {
-        let Some(turn) = &mut self.turn else { return };
-        if turn.plan.as_ref() == Some(&todos) {
-            return;
-        }
-        turn.plan = Some(todos.clone());
-        let mut input = Map::new();
-        input.insert("todos".into(), todos);
-        let id = format!("toolu_{}", self.uuid().replace('-', ""));
-        let call = ToolUse { id, name: "TodoWrite".into(), input, cut: false };
-        // A plan is no answer: the text before it stays the result's.
-        let text = self.turn.as_ref().map(|t| t.text.clone());
-        self.call(&call, out);
-        if let (Some(turn), Some(text)) = (&mut self.turn, text) {
-            turn.text = text;
-        }
-        let content = "Todos have been modified successfully.".to_owned();
-        let result = render::ToolResult { content, is_error: false, structured: None };
-        self.results(&[call], &[result], out);
     }
 
     /// `--max-turns`: a model message more than it allows.
@@ -575,12 +401,28 @@ impl ClaudeOverAcp {
         self.cancel_agent(out);
     }
 
-    /// The host interrupts. Says which prompts still wait.
-    pub(super) fn interrupt(&mut self, cancel_queued: bool, out: &mut Actions) -> Vec<String> {
+    /// The host interrupts.
+    pub(super) fn interrupt(&mut self, cancel_queued: bool, out: &mut Actions) {
         if cancel_queued {
             self.queue.clear();
         }
-        let waiting = self.queue.iter().map(|q| q.uuid.clone()).collect();
+        if let Some(turn) = &mut self.turn {
+            turn.preempted = false;
+        }
+        self.cut_short(out);
+    }
+
+    /// A prompt came that does not wait: the turn that runs makes way for it.
+    pub(super) fn preempt(&mut self, out: &mut Actions) {
+        let Some(turn) = &mut self.turn else { return };
+        if turn.interrupted || turn.stopping.is_some() || turn.finish.is_some() {
+            return;
+        }
+        turn.preempted = true;
+        self.cut_short(out);
+    }
+
+    fn cut_short(&mut self, out: &mut Actions) {
         if let Some(turn) = &mut self.turn
             && !turn.interrupted
         {
@@ -595,7 +437,6 @@ impl ClaudeOverAcp {
                 self.send_prompt(out);
             }
         }
-        waiting
     }
 
     /// Tells the agent to stop: every question of its own is answered first, or two of them would wait for ever (quirk 18).
@@ -617,39 +458,5 @@ impl ClaudeOverAcp {
             out.note("the agent did not stop after a cancel; it is killed");
             out.push(Action::StopFar(Stop::Kill));
         }
-    }
-}
-
-/// The result of a call that did not run, or of which nobody knows.
-fn refused(why: &str) -> render::ToolResult {
-    render::ToolResult { content: why.to_owned(), is_error: true, structured: None }
-}
-
-/// The end of a turn as `result` says it.
-struct Verdict {
-    subtype: &'static str,
-    is_error: bool,
-    result: String,
-    errors: Option<[String; 1]>,
-    stop_reason: Option<&'static str>,
-    terminal_reason: &'static str,
-}
-
-impl Verdict {
-    fn success(result: String, stop_reason: Option<&'static str>) -> Self {
-        Self { subtype: "success", is_error: false, result, errors: None, stop_reason, terminal_reason: "completed" }
-    }
-
-    fn failed(subtype: &'static str, why: String, terminal_reason: &'static str) -> Self {
-        // Without `errors` a host loses the message and dies of it (rule 6).
-        Self { subtype, is_error: true, result: String::new(), errors: Some([why]), stop_reason: None, terminal_reason }
-    }
-}
-
-/// An agent's error with its code and what it adds.
-pub(super) fn describe(error: &ErrorObject) -> String {
-    match error.message.as_str() {
-        "" => format!("error {}", error.code),
-        message => format!("{message} ({})", error.code),
     }
 }

@@ -197,6 +197,35 @@ const CHECKS = [
     report.equal([first.message.result, second.message.result], [words, 'one two'], 'results, in the order of the prompts');
   }],
 
+  ['cut-in', ['priority'], async ({ host, report }) => {
+    await host.open({ partial: true });
+    const words = Array.from({ length: 200 }, (_, i) => `w${i}`).join(' ');
+    host.send({ op: 'prompt', text: prompt('%pace 50', `%say ${words}`) });
+    await host.until((event) => event.message?.event?.delta?.type === 'text_delta');
+    host.send({ op: 'prompt', text: prompt('%say Later.'), more: { priority: 'later' } });
+    host.send({ op: 'prompt', text: prompt('%say At once.'), more: { priority: 'now' } });
+    const results = [];
+    for (let from = 0; results.length < 3;) {
+      const result = await host.until((event) => event.message?.type === 'result', from);
+      from = host.events.indexOf(result) + 1;
+      results.push(result.message);
+    }
+    results.forEach((result) => well(report, result));
+    report.equal(results[0].terminal_reason, 'aborted_streaming', 'why the first turn ended');
+    report.ok(results[0].result.length < words.length, 'the first answer is cut short');
+    report.equal(results.slice(1).map((result) => result.result), ['At once.', 'Later.'], 'results, by priority');
+  }],
+
+  ['without-query', ['priority'], async ({ host, report }) => {
+    await host.open();
+    host.send({ op: 'prompt', text: prompt('%label one'), more: { shouldQuery: false } });
+    const first = await host.until((event) => event.message?.type === 'result');
+    report.equal([first.message.subtype, first.message.num_turns, first.message.result], ['success', 0, ''], 'the result of a message that asks for nothing');
+    const second = await host.prompt(prompt('%label two', '%recall'));
+    well(report, second);
+    report.equal(second.result, 'one two', 'what the model was told');
+  }],
+
   ['changed-input', ['questions', 'callback'], async ({ host, agent, sandbox, report }) => {
     host.decide = (asked) => ({ behavior: 'allow', updatedInput: { ...asked.input, command: 'touch changed.txt' } });
     await host.open({ callback: true });

@@ -16,10 +16,11 @@ const python = (name, pypi, module, { also = [], lacks = {}, unheard } = {}) => 
 export const HOSTS = [
   ts('ts-0.3'), // 0.3.332, the one that carries the claude of these checks
   ts('ts-0.2', { '@anthropic-ai/claude-agent-sdk': '0.2.50', zod: '4.6.7' }),
-  python('py-0.2', { 'claude-agent-sdk': '0.2.189' }, 'claude_agent_sdk'),
+  python('py-0.2', { 'claude-agent-sdk': '0.2.189' }, 'claude_agent_sdk', { lacks: { priority: 'its driver sends texts' } }),
   python('py-0.0', { 'claude-code-sdk': '0.0.25' }, 'claude_code_sdk', {
     also: ['mcp<2'],
     lacks: {
+      priority: 'its driver sends texts',
       'set-model': 'has no such call', 'set-mode': 'has no such call', structured: 'has no such option',
       'deny-interrupt': 'its refusals cannot ask for an end',
     },
@@ -36,7 +37,7 @@ export const HOSTS = [
     },
     driver: ({ folder }) => [path.join(folder, 'target/debug/host')],
     lacks: {
-      partials: 'does not ask for pieces', interrupt: 'does not ask for pieces', 'agent-killed': 'does not ask for pieces',
+      priority: 'its driver sends texts', partials: 'does not ask for pieces', interrupt: 'does not ask for pieces', 'agent-killed': 'does not ask for pieces',
       'hook-deny': 'has no hooks', 'hooks-seen': 'has no hooks', mcp: 'has no servers of its own', 'set-model': 'has no such call',
       'set-mode': 'has no such call', 'start-mode': 'its option is not among those of the driver', structured: 'has no such option',
     },

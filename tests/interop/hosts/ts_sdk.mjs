@@ -4,7 +4,7 @@
 //
 //   in   {"op":"once","text":…,"options":O}         a whole conversation of one prompt: query() with a string
 //        {"op":"open","options":O}                  a conversation to prompt: query() with a stream
-//        {"op":"prompt","text":…}
+//        {"op":"prompt","text":…,"more":{…}}        `more`: other members of the message, as priority and shouldQuery
 //        {"op":"interrupt"|"model"|"mode","tag":…,"value":…}
 //        {"op":"reply","tag":…,"answer":…}          to an ask (a permission result) or a hook (a hook output)
 //        {"op":"close"}                             ends the stream; the end of stdin too
@@ -66,7 +66,7 @@ function sdkOptions({ cwd, callback, partial, hooks, calc, model, mode, resume, 
 /** The prompts of a conversation, as the SDK wants them. */
 class Prompts {
   constructor() { this.waiting = []; this.taker = undefined; this.closed = false; }
-  push(text) { this.waiting.push({ type: 'user', session_id: '', parent_tool_use_id: null, message: { role: 'user', content: text } }); this.taker?.(); }
+  push(text, more) { this.waiting.push({ type: 'user', session_id: '', parent_tool_use_id: null, message: { role: 'user', content: text }, ...more }); this.taker?.(); }
   close() { this.closed = true; this.taker?.(); }
   async* [Symbol.asyncIterator]() {
     for (;;) {
@@ -102,7 +102,7 @@ const operations = {
     ended = pump();
     say({ event: 'opened' });
   },
-  prompt({ text }) { prompts.push(text); },
+  prompt({ text, more }) { prompts.push(text, more); },
   interrupt({ tag }) { control(tag, () => conversation.interrupt()); },
   model({ tag, value }) { control(tag, () => conversation.setModel(value)); },
   mode({ tag, value }) { control(tag, () => conversation.setPermissionMode(value)); },

@@ -24,6 +24,8 @@ pub(super) enum Sort {
     WebSearch,
     Agent,
     Plan,
+    Todos,
+    Questions,
     Other,
 }
 
@@ -54,6 +56,8 @@ pub(super) fn by_name(name: &str) -> Option<Sort> {
         "websearch" | "googlewebsearch" | "searchweb" => Sort::WebSearch,
         "task" | "agent" | "subagent" | "spawnagent" | "runsubagent" | "delegate" => Sort::Agent,
         "exitplanmode" | "enterplanmode" => Sort::Plan,
+        "todowrite" | "todolist" | "writetodos" | "settodolist" => Sort::Todos,
+        "askuserquestion" => Sort::Questions,
         _ => return None,
     })
 }

@@ -145,7 +145,7 @@ fn exited_with(text: &str) -> Option<(i64, &str)> {
 }
 
 /// The text in an agent's own shape of output (row 21 of the quirks).
-fn output_text(output: &Value) -> String {
+pub(crate) fn output_text(output: &Value) -> String {
     readable(output).unwrap_or_else(|| match output {
         // Nothing but an exit code or the like.
         Value::Object(map)

@@ -15,12 +15,17 @@ use serde_json::{Value, json};
 
 const DIGLOT: &str = env!("CARGO_BIN_EXE_diglot");
 
-/// Makes this program the agent.
+/// Makes this program the agent: one that speaks Claude's protocol, or ACP when its value is `acp`.
 const AGENT: &str = "DIGLOT_BENCH_AGENT";
 
+#[path = "support/reverse.rs"]
+mod reverse;
+
 fn main() {
-    if std::env::var_os(AGENT).is_some() {
-        return agent();
+    match std::env::var(AGENT).as_deref() {
+        Ok("acp") => return reverse::agent(),
+        Ok(_) => return agent(),
+        Err(_) => {}
     }
     // A filter that is meant for the other benches.
     if !cfg!(target_os = "linux") || std::env::args().any(|arg| arg == "--test" || arg == "--list") {
@@ -36,6 +41,7 @@ fn main() {
     stream(if quick { 100 } else { 1_000 }, 5_000, "200 a second");
     memory(if quick { 2_000 } else { 20_000 });
     many(sessions.unwrap_or(if quick { 50 } else { 1_000 }));
+    reverse::measure(if quick { 5 } else { 50 }, if quick { 2_000 } else { 20_000 });
     let size = std::fs::metadata(DIGLOT).map_or(0, |meta| meta.len());
     row("binary (with symbols; the release profile strips them)", &megabytes(size), "6 MB stripped", None);
 }
@@ -249,11 +255,14 @@ struct Editor {
 impl Editor {
     fn start() -> Self {
         let this = std::env::current_exe().expect("this program has a path");
-        let folder = std::env::temp_dir();
         let mut command = Command::new(DIGLOT);
         // The bench's own words must not be taken for the agent's.
         command.arg("acp").arg("--").arg(this).env(AGENT, "1").env("HOME", "").env_remove("XDG_CONFIG_HOME");
-        Self { talk: Talk::start(&mut command), folder, last: 0 }
+        Self::of(&mut command)
+    }
+
+    fn of(command: &mut Command) -> Self {
+        Self { talk: Talk::start(command), folder: std::env::temp_dir(), last: 0 }
     }
 
     fn pid(&self) -> u32 {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use support::files;
 use support::passing_golden::{self as golden, Header};
+use support::passing_sim::Simulation;
 
 #[test]
 fn every_conversation_is_passed_on_as_expected() {
@@ -24,4 +25,38 @@ fn every_file_says_what_it_shows_and_where_it_comes_from() {
         assert!(source == "written" || source.contains(", recording "), "{name}: the source is {source:?}");
         assert!(about.insert(header.about.clone()), "{name}: {:?} is what another file shows", header.about);
     }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// `DIGLOT_SIM_COUNT` says how many, `DIGLOT_SIM_SEED` with which seed to begin; a failing one is printed as a golden file.
+#[test]
+fn no_conversation_with_an_agent_breaks_a_rule() {
+    let (first, count) = (number("DIGLOT_SIM_SEED", 1), number("DIGLOT_SIM_COUNT", 500));
+    let mut failed: Vec<(u64, Simulation)> = Vec::new();
+    for seed in first..first + count {
+        let sim = Simulation::run(seed);
+        if !sim.problems.is_empty() {
+            failed.push((seed, sim));
+        }
+        // Enough to look at.
+        if failed.len() > 20 {
+            break;
+        }
+    }
+    // The shortest one tells most.
+    failed.sort_by_key(|(_, sim)| sim.inputs.len());
+    let Some((seed, sim)) = failed.first() else { return };
+    let others: Vec<String> = failed.iter().map(|(seed, sim)| format!("{seed}: {}", sim.problems.join("; "))).collect();
+    let lines: Vec<String> = sim.inputs.iter().map(golden::write_input).collect();
+    panic!(
+        "{} of {count} conversations fail; seeds\n{}\nseed {seed}:\n  {}\n\n{}\n{}\n",
+        failed.len(),
+        others.join("\n"),
+        sim.problems.join("\n  "),
+        sim.header(*seed),
+        lines.join("\n"),
+    );
 }

@@ -130,6 +130,6 @@ mod tests {
         assert!(print(&with("kimi-cli")).contains("1 quirks:"));
         assert!(print(&with("44")).contains("a prompt during a prompt"));
         assert!(!print(&with("known")).contains("repaired  "));
-        assert!(run(&with("nobody"), &mut Vec::new()).is_err());
+        assert!(run(&with("no such thing"), &mut Vec::new()).is_err());
     }
 }

@@ -33,13 +33,15 @@ pub(crate) struct Setup {
     flags: Vec<OsString>,
     agent: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
+    /// Diglot itself is started in the test's folder too.
+    inside: bool,
 }
 
 impl Setup {
     /// With this command as its agent.
     pub(crate) fn command(words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let agent = words.into_iter().map(Into::into).collect();
-        Self { dir: tempfile::tempdir().unwrap(), flags: Vec::new(), agent, env: Vec::new() }
+        Self { dir: tempfile::tempdir().unwrap(), flags: Vec::new(), agent, env: Vec::new(), inside: false }
     }
 
     /// With the scripted agent and a script of `tests/fakes`.
@@ -68,6 +70,12 @@ impl Setup {
         self
     }
 
+    /// With the test's folder as the directory of diglot itself.
+    pub(crate) fn in_its_folder(mut self) -> Self {
+        self.inside = true;
+        self
+    }
+
     /// The folder that the session will have.
     pub(crate) fn folder(&self) -> &Path {
         self.dir.path()
@@ -78,7 +86,11 @@ impl Setup {
         let family = Family::new();
         let (mark, value) = family.variable();
         let stderr = File::create(self.dir.path().join("diglot.stderr")).unwrap();
-        let mut diglot = Command::new(DIGLOT)
+        let mut diglot = Command::new(DIGLOT);
+        if self.inside {
+            diglot.current_dir(self.dir.path());
+        }
+        let mut diglot = diglot
             .arg("acp")
             .args(&self.flags)
             .arg("--")
@@ -368,6 +380,15 @@ impl Editor {
     pub(crate) fn leave(mut self) -> Vec<Value> {
         self.close_stdin();
         self.see_end()
+    }
+
+    /// As [`Self::leave`], when the agent has left a request without an answer.
+    pub(crate) fn leave_unanswered(mut self) {
+        self.close_stdin();
+        while self.hear().is_some() {}
+        assert!(self.wait().success());
+        self.family.wait_gone(END, &[]);
+        self.check();
     }
 
     /// As [`Self::leave`], when the end was brought about in another way.

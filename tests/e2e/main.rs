@@ -9,6 +9,7 @@ mod bytes;
 mod editor;
 mod ends;
 mod family;
+mod pass;
 mod puppet;
 mod record;
 #[path = "../support/mod.rs"]

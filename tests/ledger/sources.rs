@@ -54,8 +54,14 @@ const ONE_WAY: [(Way, &[&str]); 2] = [
 /// parts of paths.
 const OTHER_WORDS: [&str; 2] = ["src/translate/claude_over_acp/render/names", "src/translate/rules/"];
 
+/// Between two peers that both speak ACP words are passed on, which is no fate of theirs: a row is all they need.
+const PASSING: [&str; 3] = ["src/translate/acp_over_acp", "src/wire/acp_editor", "src/session/pass"];
+
 /// The directions that a file serves.
 pub(crate) fn ways(file: &str) -> Vec<Way> {
+    if PASSING.iter().any(|start| file.starts_with(start)) {
+        return Vec::new();
+    }
     let one = ONE_WAY.iter().find(|(_, starts)| starts.iter().any(|start| file.starts_with(start)));
     one.map_or_else(|| Way::ALL.to_vec(), |(way, _)| vec![*way])
 }

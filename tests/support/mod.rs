@@ -11,6 +11,7 @@ pub(crate) mod judge;
 pub(crate) mod passing;
 pub(crate) mod passing_golden;
 pub(crate) mod passing_rules;
+pub(crate) mod passing_sim;
 pub(crate) mod reverse;
 pub(crate) mod reverse_golden;
 pub(crate) mod reverse_rules;

@@ -246,7 +246,7 @@ impl Conversation {
             return *number;
         }
         let alone = self.profile.acp.process_per_session;
-        if !alone || (!self.front_is_taken && cwd == PathBuf::from(CWD)) {
+        if !alone || (!self.front_is_taken && cwd == *CWD) {
             self.front_is_taken = true;
             return self.of_front();
         }

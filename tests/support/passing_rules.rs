@@ -35,7 +35,13 @@ const KINDS: [&str; 11] = [
 
 #[derive(Debug, Default)]
 struct Session {
-    calls: BTreeMap<String, Status>,
+    /// How far each call is, and in which turn it was announced.
+    calls: BTreeMap<String, (Status, u64)>,
+    turn: u64,
+    /// It is there only if it can be loaded.
+    only_loading: bool,
+    /// The editor's id of the prompt that the agent has, or had last.
+    prompt: Option<String>,
     /// Texts that the agent has said and the editor has not got.
     texts: Vec<String>,
 }
@@ -78,6 +84,8 @@ pub(crate) struct Judge {
     editor_gone: bool,
     /// Requests of the editor's that wait: id, method, session.
     requests: Vec<(String, String, String)>,
+    /// Of those the prompts with something in them, in order.
+    prompts: Vec<(String, String)>,
     /// Ids under which an error is owed to a line that was no message.
     owed: Vec<String>,
     /// Sessions that the editor knows, or is about to load.
@@ -147,7 +155,13 @@ impl Judge {
             Rpc::Request { id, method, params } => {
                 let session = text(&params, "/sessionId");
                 if matches!(&*method, "session/load" | "session/resume") {
-                    self.sessions.entry(session.clone()).or_default();
+                    self.sessions
+                        .entry(session.clone())
+                        .or_insert_with(|| Session { only_loading: true, ..Session::default() });
+                }
+                let says = params["prompt"].as_array().is_some_and(|list| list.iter().any(|block| block["text"] != ""));
+                if method == "session/prompt" && says {
+                    self.prompts.push((id.clone(), session.clone()));
                 }
                 self.requests.push((id, method, session));
             }
@@ -193,7 +207,9 @@ impl Judge {
                     let call = text(&params, "/toolCall/toolCallId");
                     match self.sessions.get(&session).and_then(|s| s.calls.get(&call)) {
                         None => self.broken(format!("question {id} is about {call}, which was not announced")),
-                        Some(Status::Final) => self.broken(format!("question {id} is about {call}, which has ended")),
+                        Some((Status::Final, _)) => {
+                            self.broken(format!("question {id} is about {call}, which has ended"))
+                        }
                         Some(_) => {}
                     }
                 }
@@ -233,6 +249,7 @@ impl Judge {
                     return self.broken(format!("an answer to nothing: {}", show(line)));
                 };
                 let (_, method, session) = self.requests.remove(at);
+                self.prompts.retain(|(waits, _)| *waits != id);
                 match &outcome {
                     Ok(result) => self.judge(&method, Body::Result, result, line),
                     Err(error) => self.judge("", Body::Error, error, line),
@@ -243,7 +260,25 @@ impl Judge {
                         let texts = self.early.remove(&id).unwrap_or_default();
                         self.sessions.insert(id, Session { texts, ..Session::default() });
                     }
-                    ("session/prompt", _) => self.turn_ends(&session),
+                    // What was said of a session that did not come to be is of no use.
+                    ("session/load" | "session/resume", Err(_)) => {
+                        let again = self
+                            .requests
+                            .iter()
+                            .any(|(_, m, s)| matches!(&**m, "session/load" | "session/resume") && *s == session);
+                        if let Some(known) = self.sessions.get_mut(&session).filter(|_| !again) {
+                            known.texts.clear();
+                            if known.only_loading {
+                                self.sessions.remove(&session);
+                            }
+                        }
+                    }
+                    ("session/load" | "session/resume", Ok(_)) => {
+                        if let Some(known) = self.sessions.get_mut(&session) {
+                            known.only_loading = false;
+                        }
+                    }
+                    ("session/prompt", _) => self.turn_ends(&id, &session),
                     ("session/close", Ok(_)) => {
                         self.sessions.remove(&session);
                     }
@@ -254,16 +289,15 @@ impl Judge {
         }
     }
 
-    fn turn_ends(&mut self, session: &str) {
-        let open: Vec<String> = self.sessions.get(session).map_or_else(Vec::new, |session| {
-            session.calls.iter().filter(|(_, status)| **status != Status::Final).map(|(call, _)| call.clone()).collect()
-        });
-        // Another prompt that waits may be answered first, when the turn that runs has not ended.
-        let runs =
-            self.processes.values().any(|p| p.waiting.values().any(|(m, s)| m == "session/prompt" && s == session));
-        for call in open.into_iter().filter(|_| !runs) {
-            self.broken(format!("call {call} is open when its turn is answered"));
-        }
+    fn turn_ends(&mut self, id: &str, session: &str) {
+        // One that the agent never had ends nothing.
+        let Some(session) = self.sessions.get(session).filter(|session| session.prompt.as_deref() == Some(id)) else {
+            return;
+        };
+        let open = session.calls.iter().filter(|(_, (status, _))| *status != Status::Final);
+        let open: Vec<String> =
+            open.map(|(call, _)| format!("call {call} is open when its turn is answered")).collect();
+        self.violations.extend(open);
     }
 
     fn update(&mut self, params: &Value) {
@@ -281,14 +315,18 @@ impl Judge {
             None => None,
         };
         let problem = match &*kind {
-            "tool_call" => match session.calls.insert(call.clone(), status.unwrap_or(Status::Pending)) {
-                Some(_) => Some("is announced twice".to_owned()),
-                None if ["title", "kind", "status"].iter().any(|name| !update[*name].is_string()) => {
-                    Some("is announced without title, kind or status".to_owned())
+            "tool_call" => {
+                match session.calls.insert(call.clone(), (status.unwrap_or(Status::Pending), session.turn)) {
+                    Some((before, turn)) if before != Status::Final || turn == session.turn => {
+                        Some("is announced twice".to_owned())
+                    }
+                    _ if ["title", "kind", "status"].iter().any(|name| !update[*name].is_string()) => {
+                        Some("is announced without title, kind or status".to_owned())
+                    }
+                    _ => None,
                 }
-                None => None,
-            },
-            "tool_call_update" => match (session.calls.get_mut(&call), status) {
+            }
+            "tool_call_update" => match (session.calls.get_mut(&call).map(|(status, _)| status), status) {
                 (None, _) => Some("is changed and was not announced".to_owned()),
                 (Some(Status::Final), Some(_)) => Some("ends twice".to_owned()),
                 (Some(before), Some(status)) if status < *before => Some(format!("goes back to {status:?}")),
@@ -346,7 +384,12 @@ impl Judge {
             Rpc::Response { id, outcome } => {
                 if let Some((method, session)) = process.waiting.remove(&id) {
                     process.initialized |= method == "initialize" && outcome.is_ok();
-                    process.returning.remove(&session);
+                    // One that cannot be taken up, or not yet, goes on saying what is not for the editor.
+                    let again =
+                        |(m, s): &(String, String)| matches!(&**m, "session/load" | "session/resume") && *s == session;
+                    if again(&(method, session.clone())) && outcome.is_ok() && !process.waiting.values().any(again) {
+                        process.returning.remove(&session);
+                    }
                 }
             }
             Rpc::Notification { method, params } if method == "session/update" => {
@@ -402,6 +445,12 @@ impl Judge {
                 .iter()
                 .any(|(_, asked, session)| *asked == method && *session == text(params, "/sessionId"));
         let session = text(params, "/sessionId");
+        if method == "session/prompt"
+            && let Some(known) = self.sessions.get_mut(&session)
+        {
+            known.turn += 1;
+            known.prompt = self.prompts.iter().find(|(_, of)| *of == session).map(|(id, _)| id.clone());
+        }
         let Some(process) = self.processes.get_mut(&number) else { return };
         let mut wrong = Vec::new();
         if !process.ids.insert(id.clone()) || id.parse::<u32>().is_err() {
@@ -416,6 +465,11 @@ impl Judge {
         }
         if returns {
             process.returning.insert(session.clone());
+        } else if matches!(&*method, "session/load" | "session/resume")
+            && let Some(known) = self.sessions.get_mut(&session)
+        {
+            // Its history comes again.
+            known.calls.clear();
         }
         process.waiting.insert(id, (method, session));
         for what in wrong {

@@ -45,7 +45,9 @@ pub(super) struct Call {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     open: Vec<Call>,
-    ended: VecDeque<String>,
+    /// Calls that have ended, and in which turn.
+    ended: VecDeque<(String, u64)>,
+    turn: u64,
 }
 
 fn stage(status: Option<&Value>) -> Option<u8> {
@@ -143,7 +145,22 @@ impl Calls {
         if self.ended.len() == ENDED {
             self.ended.pop_front();
         }
-        self.ended.push_back(call.id);
+        self.ended.push_back((call.id, self.turn));
+    }
+
+    /// Another turn begins: an id that is announced again in it is another call.
+    pub(super) fn next_turn(&mut self) {
+        self.turn += 1;
+    }
+
+    /// Whether the call has ended, and is not announced again in another turn.
+    fn is_over(&mut self, id: &str, announces: bool) -> bool {
+        let Some(at) = self.ended.iter().position(|(ended, _)| ended == id) else { return false };
+        let again = announces && self.ended[at].1 != self.turn;
+        if again {
+            self.ended.remove(at);
+        }
+        !again
     }
 
     /// Ends every call that is open.
@@ -196,7 +213,7 @@ impl AcpOverAcp {
         let terminals = &session_state.made;
         let calls = &mut session_state.calls;
         let mut changed = strict::mend_call(&mut said);
-        if calls.ended.contains(&id) {
+        if calls.is_over(&id, is_new) {
             // It has ended: what is said of it may still be worth showing, its status is not.
             changed |= said.remove("status").is_some();
             let says = said.keys().any(|name| !matches!(name.as_str(), "sessionUpdate" | "toolCallId" | "_meta"))
@@ -265,7 +282,8 @@ impl AcpOverAcp {
         out.near(if changed { changed_line(params, &said) } else { line.to_vec() });
     }
 
-    /// The `toolCall` of a question, completed; announces the call if the editor does not know it. `None`: it has no id.
+    /// The `toolCall` of a question, completed; announces the call if the editor does not know it. `None`: it has no id, or
+    /// has ended.
     pub(super) fn call_asked(
         &mut self,
         session: &str,
@@ -277,8 +295,8 @@ impl AcpOverAcp {
         let id = said.get("toolCallId").and_then(Value::as_str).filter(|id| !id.is_empty())?.to_owned();
         strict::mend_call(&mut said);
         let calls = &mut session_state.calls;
-        if calls.ended.contains(&id) {
-            return Some((id, said));
+        if calls.is_over(&id, true) {
+            return None;
         }
         let is_known = calls.place(&id).is_some();
         if !is_known {

@@ -34,7 +34,7 @@ impl AcpOverAcp {
                 // Quirk 12.
                 other => out.note(format!("the agent's notification {other} is none of the protocol's")),
             },
-            Ok(Message::Request { id, method, params }) => self.agent_asks(id, &method, params, out),
+            Ok(Message::Request { id, method, params }) => self.agent_asks(line, id, &method, params, out),
             Ok(Message::Response { id, .. }) => self.agent_answered(&id, line, out),
             Err(malformed) => out.note(format!("a line of the agent's is no message: {malformed}")),
         }

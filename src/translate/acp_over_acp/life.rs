@@ -178,10 +178,12 @@ impl AcpOverAcp {
             ),
         );
         if self.stage == Stage::Ready {
-            // A session that is taken up again.
+            // A session that is taken up again: a process that does not manage that is of no use.
             self.asked.retain(|_, asked| !matches!(asked, Asked::Reopen(_)));
             let error = errors::raw(&error);
             self.fail_waiting(&error, out);
+            self.spoilt = true;
+            self.end_spoilt(out);
         } else {
             self.not_up(&errors::raw(&error), out);
         }

@@ -241,7 +241,9 @@ impl Translator for AcpOverAcp {
             | Event::Client { .. }
             | Event::CommandEnded { .. }
             | Event::Relay { .. }
-            | Event::FileRead { .. } => {}
+            | Event::FileRead { .. }
+            | Event::Client { .. }
+            | Event::CommandEnded { .. } => {}
         }
     }
 }

@@ -256,7 +256,8 @@ impl AcpOverAcp {
         }
     }
 
-    /// The editor is gone: what runs is cancelled, every question of the agent's is answered, and the process ends.
+    /// The editor is gone: what runs is cancelled, every question of the agent's is answered, and the process ends (quirk 60:
+    /// some would finish the turn first, some would never leave).
     pub(super) fn near_closed(&mut self, out: &mut Actions) {
         self.near_gone = true;
         let running: Vec<Arc<str>> = self.sessions.keys().cloned().collect();

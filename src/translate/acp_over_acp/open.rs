@@ -63,6 +63,8 @@ pub(super) enum After {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) state: State,
+    /// Where it stood before it was loaded once more.
+    before: Option<State>,
     /// The parameters with which it was opened.
     params: Box<RawValue>,
     pub(super) after: Option<After>,
@@ -85,6 +87,7 @@ impl Session {
     fn new(state: State, params: Box<RawValue>) -> Self {
         Self {
             state,
+            before: None,
             params,
             after: None,
             modes: Modes::default(),
@@ -165,14 +168,22 @@ impl AcpOverAcp {
         if matches!(method, more::SESSION_LOAD | more::SESSION_RESUME)
             && let Some(id) = &named
         {
-            if self.sessions.get(id).is_some_and(|session| !session.is_settled()) {
-                let error = RpcError::new(
-                    codes::INVALID_REQUEST,
-                    format!("{method}: the session {id} is open and busy; wait for its answer, or cancel"),
-                );
-                return out.near(jsonrpc::error(&near, &error));
+            if let Some(session) = self.sessions.get_mut(id) {
+                let opens = matches!(session.state, State::Opening | State::Loading);
+                if opens || !session.is_settled() {
+                    let error = RpcError::new(
+                        codes::INVALID_REQUEST,
+                        format!("{method}: the session {id} is open and busy; wait for its answer, or cancel"),
+                    );
+                    return out.near(jsonrpc::error(&near, &error));
+                }
+                session.calls.end(id, out);
+                session.calls = Calls::default();
+                session.before = Some(session.state);
+                session.state = State::Loading;
+            } else {
+                self.sessions.insert(id.clone(), Session::new(State::Loading, params.clone()));
             }
-            self.sessions.insert(id.clone(), Session::new(State::Loading, params.clone()));
         }
         let opening = Opening { near, method: method.into(), params, session: named };
         self.send_opening(opening, out);
@@ -208,39 +219,52 @@ impl AcpOverAcp {
             );
             return self.not_opened(opening, &errors::raw(&error), out);
         };
-        let mut session = Session::new(State::Opening, opening.params);
-        if let Some(before) = self.sessions.remove(&id) {
-            session.calls = before.calls;
-        }
-        session.modes = Modes::read(&opened);
-        session.early = self.early.take(&id);
+        let early = self.early.take(&id);
         if !self.is_opening() {
             self.early = Early::default();
         }
+        let is_there = self.sessions.get(&id).is_some_and(|session| session.state != State::Loading);
+        if is_there && !keeps_name {
+            // The agent goes on with a session that is open here.
+            return out.near(jsonrpc::response(&opening.near, result));
+        }
+        let session =
+            self.sessions.entry(id.clone()).or_insert_with(|| Session::new(State::Opening, opening.params.clone()));
+        (session.state, session.before, session.params) = (State::Opening, None, opening.params);
+        session.modes = Modes::read(&opened);
+        session.early = early;
         session.after = Some(After::Answer { near: opening.near, result: result.to_owned() });
-        self.sessions.insert(id.clone(), session);
         out.push(Action::Remember { agent_session: id.to_string() });
         self.ask_for_mode(&id, out);
     }
 
     fn not_opened(&mut self, opening: Opening, error: &RawValue, out: &mut Actions) {
-        if let Some(id) = &opening.session
-            && self.sessions.get(id).is_some_and(|session| session.state == State::Loading)
-        {
-            self.sessions.remove(id);
-        }
+        self.not_loaded(&opening);
         if !self.is_opening() {
             self.early = Early::default();
         }
         out.near(errors::answer(&opening.near, error));
+        if let Some(id) = &opening.session {
+            self.next_prompt(id, out);
+        }
         self.leave_if_empty(out);
+    }
+
+    /// A session that was open before goes on as it was; another one is not there.
+    fn not_loaded(&mut self, opening: &Opening) {
+        let Some(id) = &opening.session else { return };
+        let Some(session) = self.sessions.get_mut(id).filter(|session| session.state == State::Loading) else { return };
+        match session.before.take() {
+            Some(before) => session.state = before,
+            None => {
+                self.sessions.remove(id);
+            }
+        }
     }
 
     /// The opening of a session whose process died meanwhile.
     pub(super) fn opening_failed(&mut self, opening: Opening, error: &RpcError, out: &mut Actions) {
-        if let Some(id) = &opening.session {
-            self.sessions.remove(id);
-        }
+        self.not_loaded(&opening);
         out.near(jsonrpc::error(&opening.near, error));
     }
 
@@ -375,12 +399,26 @@ impl AcpOverAcp {
     /// The session is closed: whatever still waits in it is over.
     fn closed(&mut self, id: &Arc<str>, out: &mut Actions) {
         self.refuse_questions(Some(id), out);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let queued: Vec<Queued> = session.queue.drain(..).collect();
+        if session.turn.as_ref().is_some_and(Turn::is_answered) {
+            self.finish(id, out);
+        }
         let Some(mut session) = self.sessions.remove(id) else { return };
-        session.calls.end(id, out);
-        let turn = session.turn.take().filter(|turn| !turn.is_answered()).map(|turn| turn.near);
         self.asked.retain(|_, asked| !matches!(asked, Asked::Prompt(other) if other == id));
-        for near in turn.into_iter().chain(session.queue.drain(..).map(|queued| queued.near)) {
+        session.calls.end(id, out);
+        let turn = session.turn.take().map(|turn| turn.near);
+        for near in turn.into_iter().chain(queued.into_iter().map(|queued| queued.near)) {
             out.near(jsonrpc::response(&near, &crate::wire::acp::PromptResult { stop_reason: "cancelled" }));
+        }
+        let error = RpcError::new(codes::INVALID_REQUEST, "the session was closed");
+        if let Some(After::Answer { near, .. }) = session.after.take() {
+            out.near(jsonrpc::error(&near, &error));
+        }
+        for line in session.held {
+            if let Ok(jsonrpc::Message::Request { id, .. }) = jsonrpc::Message::parse(&line) {
+                out.near(jsonrpc::error(&id, &error));
+            }
         }
     }
 

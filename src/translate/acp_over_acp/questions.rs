@@ -65,8 +65,15 @@ impl AcpOverAcp {
     }
 
     /// A request of the agent's.
-    pub(super) fn agent_asks(&mut self, id: Id, method: &str, params: Raw<'_>, out: &mut Actions) {
+    pub(super) fn agent_asks(&mut self, line: &[u8], id: Id, method: &str, params: Raw<'_>, out: &mut Actions) {
         let session = self.session_of(params);
+        // The editor hears of the session first (quirk 43).
+        if let Some(opening) = session.as_ref().and_then(|id| self.sessions.get_mut(id))
+            && opening.state == super::open::State::Opening
+            && opening.keep_early(line)
+        {
+            return;
+        }
         if method == methods::REQUEST_PERMISSION {
             return self.permission_asked(id, session, params, out);
         }
@@ -132,7 +139,7 @@ impl AcpOverAcp {
             turn.spoke = true;
         }
         let Some((call, said)) = self.call_asked(&session, call, out) else {
-            out.note("a question about a call without an id");
+            out.note("a question about a call that has ended or has no id");
             return cancelled(out);
         };
         let said = strict::raw(Value::Object(said).to_string());

@@ -3,9 +3,10 @@
 //! Owns quirks 44 (seven agents do five different things with a prompt during a prompt: one is sent at a time), 45 (CodeBuddy
 //! 2.163: 500 ms after a cancel a prompt is swallowed; Kimi 2.1, Vibe 3.0: refused until the answer), 8 and 9 (`cancelled`
 //! without a cancel: Grok, CodeBuddy, Qwen and codex-acp after a refusal, CodeBuddy also a turn later), 36 (Kimi, pi, Cline: a
-//! model's failure is an end without a word), 37 (CodeBuddy: `refusal` with an error in `_meta`), 40 (hidden retries for
-//! minutes: no limit on a turn, a limit on a cancel), 42 (Kimi, Vibe, Cline: updates after the answer) and 7 (calls that nobody
-//! ends). Keeps: a prompt is answered once, after everything that belongs to it.
+//! model's failure is an end without a word), 57 (OpenCode, CodeBuddy, Grok: so is the end of a command of their own), 37
+//! (CodeBuddy: `refusal` with an error in `_meta`), 40 (hidden retries for minutes: no limit on a turn, a limit on a cancel), 42
+//! (Kimi, Vibe, Cline: updates after the answer) and 7 (calls that nobody ends). Keeps: a prompt is answered once, after
+//! everything that belongs to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +97,7 @@ impl AcpOverAcp {
             _ => return,
         }
         let Some(queued) = session.queue.pop_front() else { return };
+        session.calls.next_turn();
         let far = self.next_far + 1;
         session.turn = Some(Turn {
             near: queued.near,
@@ -155,7 +157,7 @@ impl AcpOverAcp {
     }
 
     /// The turn is over: what it left open is closed, and the editor gets its answer.
-    fn finish(&mut self, id: &Arc<str>, out: &mut Actions) {
+    pub(super) fn finish(&mut self, id: &Arc<str>, out: &mut Actions) {
         self.refuse_questions(Some(id), out);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.calls.end(id, out);
@@ -299,7 +301,7 @@ impl AcpOverAcp {
     }
 
     /// Kills a process that is of no use any more, once no other session works in it.
-    fn end_spoilt(&mut self, out: &mut Actions) {
+    pub(super) fn end_spoilt(&mut self, out: &mut Actions) {
         if self.spoilt && !self.leaving && self.sessions.values().all(|session| session.turn.is_none()) {
             out.push(Action::StopFar(Stop::Kill));
         }

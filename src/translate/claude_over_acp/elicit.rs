@@ -92,6 +92,10 @@ impl ClaudeOverAcp {
         if self.host.closed {
             return self.refuse(number, NOBODY, &Why::Nobody, out);
         }
+        let call = string("toolCallId");
+        if let Some(tracked) = self.turn.as_mut().and_then(|turn| turn.calls.iter_mut().find(|t| t.call.id == call)) {
+            tracked.asked = true;
+        }
         let mut request = json!({
             "subtype": "elicitation", "mcp_server_name": self.set.profile.name, "message": string("message"), "mode": mode,
         });

@@ -7,7 +7,7 @@
 //! really leads to decides, not how it is spelt. A command's output is kept until the turn ends, released or not, and is
 //! its call's result (quirks 23 to 25: those of the design's table, section 6).
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::value::{RawValue, to_raw_value};
@@ -45,6 +45,8 @@ pub(super) struct Served {
     count: u64,
     terminals: Vec<Terminal>,
     grants: Vec<Grant>,
+    /// Keys of the hashes of contents: nobody can make two contents with one hash.
+    keys: RandomState,
 }
 
 /// A request of the agent's that waits for a work.
@@ -361,7 +363,9 @@ impl ClaudeOverAcp {
     fn grant_of(&self, act: &Act) -> Option<Grant> {
         match act {
             Act::Read { .. } => None,
-            Act::Write { path, content } => Some(Grant::File { path: normal(path), content: Some(hash(content)) }),
+            Act::Write { path, content } => {
+                Some(Grant::File { path: normal(path), content: Some(self.served.keys.hash_one(content.as_str())) })
+            }
             Act::Run(command) => Some(Grant::Command(CommandLine::of(command, &self.set.cwd).line)),
         }
     }
@@ -372,7 +376,8 @@ impl ClaudeOverAcp {
         let turn = self.turn.as_ref()?;
         let open: Vec<String> = turn.calls.iter().filter(|t| !t.closed).map(|t| t.call.id.clone()).collect();
         let cwd = self.set.cwd.clone();
-        let names = |one: &ToolUse| grant_of_use(&one.name, &one.input, &cwd).is_some_and(|g| g.covers(grant));
+        let keys = self.served.keys.clone();
+        let names = |one: &ToolUse| grant_of_use(one, &cwd, &keys).is_some_and(|g| g.covers(grant));
         open.into_iter().rev().find(|call| self.uses_now(call).iter().any(names))
     }
 
@@ -381,7 +386,9 @@ impl ClaudeOverAcp {
         if !(self.set.options.files || self.set.options.terminals) {
             return;
         }
-        let grants = question.uses.iter().filter_map(|one| grant_of_use(&one.name, &one.input, &self.set.cwd));
+        let keys = &self.served.keys;
+        let grants: Vec<Grant> =
+            question.uses.iter().filter_map(|one| grant_of_use(one, &self.set.cwd, keys)).collect();
         for grant in grants {
             if self.served.grants.len() < GRANTS && !self.served.grants.contains(&grant) {
                 self.served.grants.push(grant);
@@ -556,23 +563,17 @@ fn is_own(call: &str) -> bool {
 }
 
 /// The act that a rendered call stands for.
-fn grant_of_use(name: &str, input: &Map<String, Value>, cwd: &Path) -> Option<Grant> {
-    let member = |name: &str| input.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    match name {
+fn grant_of_use(one: &ToolUse, cwd: &Path, keys: &RandomState) -> Option<Grant> {
+    let member = |name: &str| one.input.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    match &*one.name {
         "Write" | "Edit" => {
             let path = member("file_path")?;
-            let content = input.get("content").and_then(Value::as_str).map(hash);
+            let content = one.input.get("content").and_then(Value::as_str).map(|content| keys.hash_one(content));
             Some(Grant::File { path: normal(&cwd.join(path)), content })
         }
         "Bash" => Some(Grant::Command(command::unwrapped(member("command")?))),
         _ => None,
     }
-}
-
-fn hash(content: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    content.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Without `.`, `..` and doubled separators, by its letters.

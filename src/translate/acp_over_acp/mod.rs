@@ -238,8 +238,6 @@ impl Translator for AcpOverAcp {
             Event::Begin
             | Event::Interrupted
             | Event::ToolCalled { .. }
-            | Event::Client { .. }
-            | Event::CommandEnded { .. }
             | Event::Relay { .. }
             | Event::FileRead { .. }
             | Event::Client { .. }

@@ -24,7 +24,7 @@
 //! | `notices` | compactions and notices |
 //! | `hooks` | the host's hooks around calls, prompts and turns |
 //! | `relay` | MCP servers that live in the host |
-//! | `served` | files and commands that the agent has diglot read, write and run |
+//! | `served`, `command`, `grants` | files and commands that the agent has diglot read, write and run |
 //! | `schema` | structured output |
 
 mod agent;
@@ -33,6 +33,7 @@ mod choices;
 mod command;
 mod elicit;
 mod finish;
+mod grants;
 mod hooks;
 pub mod host;
 mod notices;

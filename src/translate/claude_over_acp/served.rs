@@ -8,7 +8,7 @@
 //! its call's result (quirks 23 to 25: those of the design's table, section 6).
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::ClaudeOverAcp;
 use super::calls::{Content, Exit, Status};
 use super::command::{self, CommandLine};
+use super::grants::{Grant, grant_of_use, normal};
 use super::question::{Choice, Question};
 use super::render::ToolUse;
 use crate::translate::client::{ClientDone, ClientFailure, ClientWork, Command, CommandExit, Output, Want};
@@ -74,29 +75,6 @@ pub(super) enum Act {
     Read { path: PathBuf, skip: u64, limit: Option<u64> },
     Write { path: PathBuf, content: String },
     Run(Command),
-}
-
-/// An act that a question of the agent's was about, and that was allowed.
-#[derive(Debug, PartialEq, Eq)]
-enum Grant {
-    File {
-        path: PathBuf,
-        /// Of all that it is to hold, where that was said.
-        content: Option<u64>,
-    },
-    Command(String),
-}
-
-impl Grant {
-    /// Whether this covers an act; what was not said covers all.
-    fn covers(&self, act: &Self) -> bool {
-        match (self, act) {
-            (Self::File { path, content }, Self::File { path: other, content: all }) => {
-                path == other && (content.is_none() || content == all)
-            }
-            (this, other) => this == other,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -561,35 +539,6 @@ const OWN: &str = "diglot_act_";
 
 fn is_own(call: &str) -> bool {
     call.starts_with(OWN)
-}
-
-/// The act that a rendered call stands for.
-fn grant_of_use(one: &ToolUse, cwd: &Path, keys: &RandomState) -> Option<Grant> {
-    let member = |name: &str| one.input.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    match &*one.name {
-        "Write" | "Edit" => {
-            let path = member("file_path")?;
-            let content = one.input.get("content").and_then(Value::as_str).map(|content| keys.hash_one(content));
-            Some(Grant::File { path: normal(&cwd.join(path)), content })
-        }
-        "Bash" => Some(Grant::Command(command::unwrapped(member("command")?))),
-        _ => None,
-    }
-}
-
-/// Without `.`, `..` and doubled separators, by its letters.
-fn normal(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
-            part => out.push(part),
-        }
-    }
-    out
 }
 
 fn string<'a>(params: &'a Map<String, Value>, name: &str) -> Result<&'a str, RpcError> {

@@ -274,9 +274,7 @@ impl Judge {
                         }
                     }
                     ("session/load" | "session/resume", Ok(_)) => {
-                        if let Some(known) = self.sessions.get_mut(&session) {
-                            known.only_loading = false;
-                        }
+                        self.sessions.entry(session).or_default().only_loading = false;
                     }
                     ("session/prompt", _) => self.turn_ends(&id, &session),
                     ("session/close", Ok(_)) => {
@@ -344,7 +342,17 @@ impl Judge {
                         None
                     }
                     Some(_) => Some("comes out of order".to_owned()),
-                    None => Some("was not said by the agent".to_owned()),
+                    None => match self
+                        .early
+                        .get_mut(&id)
+                        .and_then(|early| Some((early.iter().position(|t| *t == said)?, early)))
+                    {
+                        Some((at, early)) => {
+                            early.remove(at);
+                            None
+                        }
+                        None => Some("was not said by the agent".to_owned()),
+                    },
                 }
             }
             _ => None,
@@ -470,6 +478,7 @@ impl Judge {
         {
             // Its history comes again.
             known.calls.clear();
+            process.returning.remove(&session);
         }
         process.waiting.insert(id, (method, session));
         for what in wrong {

@@ -39,6 +39,8 @@ struct Process {
     ends: bool,
     /// It was killed.
     killed: bool,
+    /// It has said something.
+    heard: bool,
     /// It does not answer a prompt that is cancelled.
     stubborn: bool,
 }
@@ -286,7 +288,7 @@ impl Simulation {
         let exit = FarExit { code: None, signal: Some(9), stderr: "gone".into() };
         let process = self.processes.insert(number, Process::default()).unwrap_or_default();
         let input = match process.inbox.first() {
-            Some((_, method, _)) if method == "initialize" && self.rng.chance(30) => {
+            Some((_, method, _)) if method == "initialize" && !process.heard && self.rng.chance(30) => {
                 Input::AgentFailed(number, StartFailure::NoProgram("there is no such program".into()))
             }
             _ => Input::AgentClosed(number, exit),
@@ -295,6 +297,9 @@ impl Simulation {
     }
 
     fn agent_says(&mut self, number: u32, line: &Value) {
+        if let Some(process) = self.processes.get_mut(&number) {
+            process.heard = true;
+        }
         self.feed(Input::Agent(number, bytes(line)));
     }
 

@@ -69,6 +69,7 @@ impl AcpOverAcp {
                         "null" => out.near(jsonrpc::response(&passed.near, &json!({}))),
                         _ => out.near(jsonrpc::response(&passed.near, result)),
                     }
+                    self.end_spoilt(out);
                     self.leave_if_empty(out);
                 }
                 Err(error) => out.near(errors::answer(&passed.near, &errors::mend(&self.set.profile, error).error)),

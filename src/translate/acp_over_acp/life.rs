@@ -179,7 +179,6 @@ impl AcpOverAcp {
         );
         if self.stage == Stage::Ready {
             // A session that is taken up again: a process that does not manage that is of no use.
-            self.asked.retain(|_, asked| !matches!(asked, Asked::Reopen(_)));
             let error = errors::raw(&error);
             self.fail_waiting(&error, out);
             self.spoilt = true;
@@ -237,14 +236,19 @@ impl AcpOverAcp {
                     out.near(jsonrpc::response(&passed.near, &json!({})));
                 }
                 Asked::Pass(passed) => out.near(jsonrpc::error(&passed.near, error)),
-                Asked::Reopen(id) => self.not_taken_up(&id, &raw, out),
+                // One that did not come in time has failed what waited then.
+                Asked::Reopen(id) => {
+                    if self.sessions.get(&id).is_some_and(|session| session.state == State::Returning) {
+                        self.not_taken_up(&id, &raw, out);
+                    }
+                }
                 Asked::Prompt(id) => self.turn_failed(&id, &raw, out),
             }
         }
-        self.settle_all(out);
         for session in self.sessions.values_mut() {
             session.state = State::Lost;
         }
+        self.settle_all(out);
         if self.near_gone || self.leaving {
             self.ended = true;
             out.push(Action::End);
@@ -265,8 +269,9 @@ impl AcpOverAcp {
     fn not_begun(&mut self, id: &Arc<str>, error: &RpcError, out: &mut Actions) {
         match self.sessions.get_mut(id).and_then(|session| session.after.take()) {
             Some(super::open::After::Answer { near, .. }) => {
-                self.sessions.remove(id);
                 out.near(jsonrpc::error(&near, error));
+                self.not_taken_up(id, &errors::raw(error), out);
+                self.sessions.remove(id);
             }
             Some(super::open::After::GoOn) => self.not_taken_up(id, &errors::raw(error), out),
             None => {}

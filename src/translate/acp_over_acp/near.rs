@@ -106,19 +106,33 @@ impl AcpOverAcp {
             methods::SESSION_PROMPT => return self.prompted(id, params, out),
             _ => {}
         }
+        let session = self.session_of(params);
+        // A session whose process has died is closed without it.
+        if method == more::SESSION_CLOSE
+            && let Some(name) = session.as_ref().filter(|name| self.sessions[*name].state == open::State::Lost)
+        {
+            let name = name.clone();
+            self.changed(Some(&name), Change::Closed, out);
+            out.near(jsonrpc::response(&id, &Empty {}));
+            return self.leave_if_empty(out);
+        }
         if self.stage < Stage::Ready || self.spoilt {
             return self.hold(line, &id, out);
         }
-        let session = self.session_of(params);
-        // A session whose process has died is taken up again first.
-        if let Some(name) = &session
-            && !matches!(method, more::SESSION_LOAD | more::SESSION_RESUME | more::SESSION_CLOSE)
+        let opens = matches!(method, more::SESSION_LOAD | more::SESSION_RESUME);
+        if let Some(name) = session.as_ref().filter(|_| !opens)
             && let Some(session) = self.sessions.get_mut(name)
-            && session.state.is_away()
         {
-            session.held.push(line.to_vec());
-            let name = name.clone();
-            return self.take_up(&name, out);
+            // A session whose process has died is taken up again first; one that is just being opened, opened.
+            if session.state.is_away() {
+                session.held.push(line.to_vec());
+                let name = name.clone();
+                return self.take_up(&name, out);
+            }
+            if matches!(session.state, open::State::Opening | open::State::Loading) {
+                session.held.push(line.to_vec());
+                return;
+            }
         }
         match method {
             methods::SESSION_NEW | more::SESSION_LOAD | more::SESSION_RESUME | more::SESSION_FORK => {

@@ -168,9 +168,11 @@ impl AcpOverAcp {
         if matches!(method, more::SESSION_LOAD | more::SESSION_RESUME)
             && let Some(id) = &named
         {
+            let is_it = |asked: &Asked| matches!(asked, Asked::Pass(passed) if passed.change == Change::Closed && passed.session.as_ref() == Some(id));
+            let closes = self.asked.values().any(is_it);
             if let Some(session) = self.sessions.get_mut(id) {
-                let opens = matches!(session.state, State::Opening | State::Loading);
-                if opens || !session.is_settled() {
+                let opens = matches!(session.state, State::Opening | State::Loading | State::Returning);
+                if opens || closes || !session.is_settled() {
                     let error = RpcError::new(
                         codes::INVALID_REQUEST,
                         format!("{method}: the session {id} is open and busy; wait for its answer, or cancel"),
@@ -219,7 +221,8 @@ impl AcpOverAcp {
             );
             return self.not_opened(opening, &errors::raw(&error), out);
         };
-        let early = self.early.take(&id);
+        // What came before a session was loaded is none of its history.
+        let early = if keeps_name { Vec::new() } else { self.early.take(&id) };
         if !self.is_opening() {
             self.early = Early::default();
         }
@@ -239,7 +242,7 @@ impl AcpOverAcp {
     }
 
     fn not_opened(&mut self, opening: Opening, error: &RawValue, out: &mut Actions) {
-        self.not_loaded(&opening);
+        self.not_loaded(&opening, out);
         if !self.is_opening() {
             self.early = Early::default();
         }
@@ -251,20 +254,27 @@ impl AcpOverAcp {
     }
 
     /// A session that was open before goes on as it was; another one is not there.
-    fn not_loaded(&mut self, opening: &Opening) {
+    fn not_loaded(&mut self, opening: &Opening, out: &mut Actions) {
         let Some(id) = &opening.session else { return };
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.state == State::Loading) else { return };
+        let held = std::mem::take(&mut session.held);
         match session.before.take() {
             Some(before) => session.state = before,
             None => {
-                self.sessions.remove(id);
+                let queued = self.sessions.remove(id).map(|session| session.queue).unwrap_or_default();
+                for queued in queued {
+                    out.near(super::front::unknown_session(&queued.near, id));
+                }
             }
+        }
+        for line in held {
+            self.near_line(&line, out);
         }
     }
 
     /// The opening of a session whose process died meanwhile.
     pub(super) fn opening_failed(&mut self, opening: Opening, error: &RpcError, out: &mut Actions) {
-        self.not_loaded(&opening);
+        self.not_loaded(&opening, out);
         out.near(jsonrpc::error(&opening.near, error));
     }
 
@@ -273,22 +283,19 @@ impl AcpOverAcp {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(after) = session.after.take() else { return };
         session.state = State::Live;
-        match after {
-            After::Answer { near, result } => {
-                // Calls of a history that was read are over.
-                session.calls.end(id, out);
-                let result = session.modes.correct(&result);
-                let early = std::mem::take(&mut session.early);
-                out.near(jsonrpc::response(&near, &result));
-                for line in early {
-                    self.far_line(&line, out);
-                }
-            }
-            After::GoOn => {
-                for line in std::mem::take(&mut session.held) {
-                    self.near_line(&line, out);
-                }
-            }
+        let early = std::mem::take(&mut session.early);
+        let held = std::mem::take(&mut session.held);
+        if let After::Answer { near, result } = after {
+            // Calls of a history that was read are over.
+            session.calls.end(id, out);
+            let result = session.modes.correct(&result);
+            out.near(jsonrpc::response(&near, &result));
+        }
+        for line in early {
+            self.far_line(&line, out);
+        }
+        for line in held {
+            self.near_line(&line, out);
         }
         self.next_prompt(id, out);
     }
@@ -347,10 +354,13 @@ impl AcpOverAcp {
         }
         match outcome {
             Ok(result) => {
-                let Some(session) = self.sessions.get_mut(id) else { return };
+                // It may come late, when what waited for it has been answered.
+                let Some(session) = self.sessions.get_mut(id).filter(|session| session.state.is_away()) else { return };
                 let chosen = session.modes.chosen.take();
                 session.modes = Modes::read(&Opened::read(Some(result)));
                 session.modes.chosen = chosen;
+                // What it says from now on is no history.
+                session.state = State::Opening;
                 session.after = Some(After::GoOn);
                 self.ask_for_mode(id, out);
             }

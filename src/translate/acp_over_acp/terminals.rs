@@ -132,6 +132,9 @@ impl AcpOverAcp {
 
     /// The user cancelled: commands in the editor's terminals end.
     pub(super) fn kill_terminals(&mut self, session: &Arc<str>, out: &mut Actions) {
+        if self.near_gone {
+            return;
+        }
         let running: BTreeSet<String> = self
             .questions
             .values()

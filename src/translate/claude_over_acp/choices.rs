@@ -144,7 +144,7 @@ impl ClaudeOverAcp {
             let said = text(answered.message).unwrap_or("The user did not answer the question.".into());
             return self.refuse(number, &said, &Why::Host, out);
         }
-        let input = parsed(answered.updated_input).unwrap_or_default();
+        let input = parsed(answered.updated_input.or(answered.input)).unwrap_or_default();
         let answers = input.get("answers").and_then(Value::as_object).cloned().unwrap_or_default();
         self.choice_ends(number, &answers, out);
     }

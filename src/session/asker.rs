@@ -57,7 +57,9 @@ pub(super) async fn serve(
         let Some(question) = questions.recv().await else { return };
         waiting.push_back(question);
         let link = match &way {
-            Ok(Way::Program(spec)) => Child::spawn(spec).await.map(Link::Program).map_err(|error| error.to_string()),
+            Ok(Way::Program(spec)) => {
+                Child::spawn(spec).await.map(|child| Link::Program(Box::new(child))).map_err(|error| error.to_string())
+            }
             Ok(Way::Http(remote)) => Ok(Link::http(remote.clone())),
             Err(why) => Err(why.clone()),
         };
@@ -83,7 +85,7 @@ async fn tell(mailbox: &mpsc::Sender<Mail>, effect: u64, answer: Result<String, 
 
 /// The connection to the server.
 enum Link {
-    Program(Child),
+    Program(Box<Child>),
     Http {
         to: mpsc::Sender<Bytes>,
         from: mpsc::Receiver<Bytes>,

@@ -130,6 +130,7 @@ pub(crate) fn shell(command: &str) -> (String, i32) {
 }
 
 /// A process that nobody ends but whoever ends everything.
+#[expect(clippy::zombie_processes, reason = "that nobody waits for it is the point")]
 pub(crate) fn child() {
     Command::new("sleep").arg("300").stdin(Stdio::null()).spawn().unwrap();
 }

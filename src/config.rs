@@ -12,7 +12,7 @@
 //! | `trace` | `DIGLOT_TRACE` | no | where to record both wires |
 //! | `files` | `DIGLOT_FILES` | no | whether an agent behind `diglot claude` may read and write files through diglot |
 //! | `terminals` | `DIGLOT_TERMINALS` | no | whether it may run commands through diglot |
-//! | `[agents.NAME]` `command`, `args`, `env` | – | no | how to start the agent of that name |
+//! | `[agents.NAME]` `command`, `args`, `env`, `protocol` | – | no | how to start the agent of that name, and what it speaks |
 //!
 //! The user's file is `diglot/config.toml` in `$XDG_CONFIG_HOME`, else in `~/.config`; the project's file
 //! is `.diglot.toml` in the working directory. Neither has to exist. The user's own mapping tables lie in the folder
@@ -24,6 +24,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
+
+use crate::mappings::Protocol;
 
 /// The file of a project, in its root.
 pub const PROJECT_FILE: &str = ".diglot.toml";
@@ -56,6 +58,9 @@ pub struct AgentConfig {
     pub args: Vec<String>,
     /// Variables added to its environment.
     pub env: BTreeMap<String, String>,
+    /// What it speaks; needed for an agent without a profile that an editor runs. Without it `diglot acp` takes it for
+    /// Claude's stream-json, and `diglot claude` for ACP.
+    pub protocol: Option<Protocol>,
 }
 
 /// Why a configuration cannot be used.
@@ -271,8 +276,21 @@ fn agent(path: &Path, key: &str, value: Value) -> Result<AgentConfig, ConfigErro
                     agent.env.insert(name, value);
                 }
             }
+            "protocol" => {
+                const EXPECTED: &str = "\"acp\" or \"stream-json\"";
+                agent.protocol = match &value {
+                    Value::String(word) if word == "acp" => Some(Protocol::Acp),
+                    Value::String(word) if word == "stream-json" => Some(Protocol::StreamJson),
+                    Value::String(_) => {
+                        let (path, found) = (path.to_owned(), "another word");
+                        return Err(ConfigError::Type { path, key, expected: EXPECTED, found });
+                    }
+                    other => return Err(wrong(path, key, EXPECTED, other)),
+                };
+            }
             _ => {
-                return Err(ConfigError::UnknownKey { path: path.to_owned(), key, known: "command, args, env" });
+                let known = "command, args, env, protocol";
+                return Err(ConfigError::UnknownKey { path: path.to_owned(), key, known });
             }
         }
     }
@@ -408,7 +426,9 @@ mod tests {
             ("[agents.x]\nargs = 'a'", &["`agents.x.args`", "an array of strings", "a string"]),
             ("[agents.x]\nargs = ['a', 2]", &["`agents.x.args[1]`", "a string", "an integer"]),
             ("[agents.x]\nenv = { A = true }", &["`agents.x.env.A`", "a boolean"]),
-            ("[agents.x]\ncmd = 'a'", &["no key `agents.x.cmd`", "command, args, env"]),
+            ("[agents.x]\ncmd = 'a'", &["no key `agents.x.cmd`", "command, args, env, protocol"]),
+            ("[agents.x]\nprotocol = 'http'", &["`agents.x.protocol`", "\"acp\" or \"stream-json\""]),
+            ("[agents.x]\nprotocol = 1", &["`agents.x.protocol`", "an integer"]),
             ("agnet = 'x'", &["no key `agnet`", "agent, log, trace, files, terminals, agents"]),
             ("agent = ", &["config.toml", "TOML"]),
         ] {

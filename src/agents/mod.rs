@@ -7,11 +7,12 @@
 pub mod demo;
 pub mod script;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Env};
-use crate::mappings::{AgentProfile, Agents, Program};
+use crate::mappings::{AcpWays, AgentProfile, Agents, Program, Protocol};
 
 /// The agent of `diglot acp` when none is named, and the one whose ways an agent without a profile follows.
 pub const DEFAULT: &str = "claude";
@@ -43,6 +44,14 @@ pub enum AgentError {
         /// What to do next.
         hint: String,
     },
+    /// The user says another protocol than the profile, whose every row is about its own.
+    #[error(
+        "agent `{name}` speaks another protocol than [agents.{name}] says; remove `protocol` there, or choose another name"
+    )]
+    Protocol {
+        /// The agent's name.
+        name: String,
+    },
     /// The path of the running diglot is not known, so an agent inside it cannot be started.
     #[error("the path of diglot itself is not known: {0}; start it by its full path")]
     NoSelf(std::io::Error),
@@ -52,10 +61,10 @@ pub enum AgentError {
 ///
 /// The program is, in this order: the `command` that was given, the one that the profile's variable names, the one of
 /// `[agents.NAME]`, the profile's own. Arguments that come with the first or the third of these stand before the profile's.
-/// An agent of the configuration that has no profile follows [`DEFAULT`]'s.
+/// An agent of the configuration that has no profile follows [`DEFAULT`]'s, or is plain ACP if the configuration says so.
 ///
 /// # Errors
-/// When nobody knows the name.
+/// When nobody knows the name, and when the configuration says another protocol than the profile.
 pub fn resolve(
     agent: Option<&str>,
     command: &[String],
@@ -74,10 +83,18 @@ pub fn resolve(
             profile.title = name.to_owned();
             profile.command_env = None;
             profile.hint = format!("correct `command` in [agents.{name}] of your configuration");
+            if own.and_then(|own| own.protocol) == Some(Protocol::Acp) {
+                speaks_acp(&mut profile);
+            }
             profile
         }
         None => return Err(unknown()),
     };
+    if let Some(said) = own.and_then(|own| own.protocol)
+        && said != profile.protocol
+    {
+        return Err(AgentError::Protocol { name: name.to_owned() });
+    }
     let variable = profile.command_env.take().and_then(|name| env(&name)).and_then(|path| path.into_string().ok());
     if let Some(own) = own {
         profile.env.extend(own.env.clone());
@@ -99,6 +116,15 @@ pub fn resolve(
         profile.program = Program::Command(program);
     }
     Ok(profile)
+}
+
+/// Makes of a profile that of an agent which speaks ACP and which nobody has measured.
+pub fn speaks_acp(profile: &mut AgentProfile) {
+    profile.protocol = Protocol::Acp;
+    profile.args = Vec::new();
+    profile.env = BTreeMap::new();
+    profile.unset = Vec::new();
+    profile.acp = AcpWays::default();
 }
 
 /// The names that [`resolve`] knows, in alphabetical order.
@@ -206,6 +232,7 @@ mod tests {
 
     fn config(name: &str, command: Option<&str>) -> Config {
         let agent = AgentConfig {
+            protocol: None,
             command: command.map(Into::into),
             args: vec!["--mine".into()],
             env: [("A".into(), "b".into())].into(),
@@ -254,6 +281,24 @@ mod tests {
         assert_eq!(mine.flags.session_id.as_deref(), Some("--session-id"));
         assert!(mine.hint.contains("[agents.mine]"), "{}", mine.hint);
         assert!(matches!(choose(Some("mine"), &[], &config("mine", None), &none), Err(AgentError::Unknown { .. })));
+    }
+
+    #[test]
+    fn an_agent_that_only_the_user_knows_speaks_what_he_says_and_a_known_one_its_own() {
+        let with = |name: &str, protocol| {
+            let mut config = config(name, Some("/m"));
+            if let Some(own) = config.agents.get_mut(name) {
+                own.protocol = Some(protocol);
+            }
+            choose(Some(name), &[], &config, &none)
+        };
+        let mine = with("mine", Protocol::Acp).unwrap();
+        assert_eq!((mine.protocol, mine.program), (Protocol::Acp, Program::Command("/m".into())));
+        // Nothing of claude's is left in it.
+        assert_eq!((mine.args, mine.env.len()), (vec!["--mine".to_owned()], 1));
+        assert_eq!(with("mine", Protocol::StreamJson).unwrap().protocol, Protocol::StreamJson);
+        assert_eq!(with("gemini", Protocol::Acp).unwrap().protocol, Protocol::Acp);
+        assert!(matches!(with("gemini", Protocol::StreamJson), Err(AgentError::Protocol { .. })));
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl CliError {
     fn code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Config(_) | Self::Trace(_) | Self::Mapping(_) | Self::Ledger(_) => exit::USAGE,
+            Self::Agent(AgentError::Protocol { .. }) => exit::USAGE,
             Self::Agent(AgentError::Unknown { .. } | AgentError::NotFound { .. }) => exit::NO_AGENT,
             Self::Agent(AgentError::NoSelf(_)) | Self::Fault(_) => exit::FAULT,
         }

@@ -97,13 +97,13 @@ fn profile(args: &ClaudeArgs, config: &Config, mappings: &Mappings) -> Result<Ag
     };
     let mut profile =
         agents::resolve(Some(name), &[], config, &mappings.agents, &agents::environment).map_err(|e| e.to_string())?;
-    if mappings.agents.get(name).is_none() {
+    if mappings.agents.get(name).is_none()
+        && let Some(own) = config.agents.get(name).filter(|own| own.protocol.is_none())
+    {
         // An agent of the user's that nobody has measured: plain ACP.
-        profile.protocol = Protocol::Acp;
-        profile.args = config.agents.get(name).map(|own| own.args.clone()).unwrap_or_default();
-        profile.env = config.agents.get(name).map(|own| own.env.clone()).unwrap_or_default();
-        profile.unset = Vec::new();
-        profile.acp = AcpWays::default();
+        agents::speaks_acp(&mut profile);
+        profile.args.clone_from(&own.args);
+        profile.env.clone_from(&own.env);
     }
     Ok(profile)
 }

@@ -178,6 +178,8 @@ fn read_stdin(sender: SyncSender<Input>) {
 struct Children {
     pids: Arc<Mutex<Vec<u32>>>,
     ignore_sigterm: Arc<AtomicBool>,
+    /// The agent ends: what its commands come to is told to nobody.
+    leaving: Arc<AtomicBool>,
 }
 
 impl Children {
@@ -215,6 +217,7 @@ fn watch_signals(sender: SyncSender<Input>, children: Children) {
                 tokio::select! {
                     _ = terminate.recv() => {
                         if !children.ignore_sigterm.load(Ordering::Relaxed) {
+                            children.leaving.store(true, Ordering::SeqCst);
                             children.kill_all();
                             std::process::exit(143);
                         }

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
@@ -58,11 +59,13 @@ impl Agent {
         };
         let pid = child.id();
         self.children.add(pid);
-        let sender = self.sender.clone();
+        let (sender, leaving) = (self.sender.clone(), self.children.leaving.clone());
         std::thread::spawn(move || {
             let output = child.wait_with_output();
-            // The main thread is gone only when the process ends.
-            let _ = sender.send(Input::CommandEnded(pid, output));
+            if !leaving.load(Ordering::SeqCst) {
+                // The main thread is gone only when the process ends.
+                let _ = sender.send(Input::CommandEnded(pid, output));
+            }
         });
         let waited = self.wait_until(None, |agent| agent.ended.iter().any(|(ended, _)| *ended == pid));
         if waited.is_err() {

@@ -5,6 +5,7 @@
 //! calls of a turn are closed before its answer; only an option that allows, allows; the agent is asked and told in its
 //! own protocol's order.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
@@ -71,6 +72,8 @@ struct Far {
     initialize: Option<(String, bool)>,
     /// Claude's open requests: its id → the call it is about.
     requests: BTreeMap<String, Option<String>>,
+    /// What else was asked under an id that was open already: which of them an answer means, nobody can tell.
+    reused: BTreeMap<String, Vec<Option<String>>>,
     /// Calls that go on after their turn.
     background: HashSet<String>,
     tasks: HashMap<String, String>,
@@ -352,6 +355,7 @@ impl Rules {
             far.said_anything = false;
             far.initialize = None;
             far.requests.clear();
+            far.reused.clear();
             far.background.clear();
         }
     }
@@ -369,6 +373,7 @@ impl Rules {
         far.ends = false;
         far.runs = false;
         far.requests.clear();
+        far.reused.clear();
         let session = far.session.clone();
         if let Some(at) = self.running_prompt(&session) {
             let prompt = &mut self.requests[at];
@@ -464,16 +469,16 @@ impl Rules {
             }
             Some("control_response") => {
                 let id = text(line, "/response/request_id").unwrap_or_default();
-                match far.requests.remove(id) {
-                    None => wrong.push(format!("an answer to {id}, which the agent does not wait for")),
-                    Some(tool) => {
-                        if text(line, "/response/response/behavior") == Some("allow") {
-                            let tool = tool.unwrap_or_else(|| format!("question-{id}"));
-                            match self.grants.get_mut(&tool) {
-                                Some(left) if *left > 0 => *left -= 1,
-                                _ => wrong.push(format!("call {tool} is allowed, and nobody allowed it")),
-                            }
-                        }
+                let mut tools: Vec<Option<String>> = far.requests.remove(id).into_iter().collect();
+                tools.extend(far.reused.get(id).into_iter().flatten().cloned());
+                if tools.is_empty() {
+                    wrong.push(format!("an answer to {id}, which the agent does not wait for"));
+                } else if text(line, "/response/response/behavior") == Some("allow") {
+                    let tools = tools.into_iter().map(|tool| tool.unwrap_or_else(|| format!("question-{id}")));
+                    let tools: Vec<String> = tools.collect();
+                    match tools.iter().find(|tool| self.grants.get(*tool).is_some_and(|left| *left > 0)) {
+                        Some(tool) => *self.grants.entry(tool.clone()).or_default() -= 1,
+                        None => wrong.push(format!("call {tools:?} is allowed, and nobody allowed it")),
                     }
                 }
             }
@@ -509,7 +514,10 @@ impl Far {
             Some("control_request") => {
                 if let Some(id) = text(line, "/request_id") {
                     let tool = text(line, "/request/tool_use_id").map(str::to_owned);
-                    self.requests.entry(id.to_owned()).or_insert(tool);
+                    match self.requests.entry(id.to_owned()) {
+                        Entry::Vacant(free) => _ = free.insert(tool),
+                        Entry::Occupied(_) => self.reused.entry(id.to_owned()).or_default().push(tool),
+                    }
                 }
             }
             Some("control_cancel_request") => {

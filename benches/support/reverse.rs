@@ -121,8 +121,15 @@ pub(super) fn agent() {
             }
             _ => continue,
         };
-        if !line["id"].is_null() {
-            say(&json!({"jsonrpc": "2.0", "id": line["id"], "result": answer}).to_string());
+        if line["id"].is_null() {
+            continue;
+        }
+        say(&json!({"jsonrpc": "2.0", "id": line["id"], "result": answer}).to_string());
+        if line["method"] == "session/new" {
+            // As real agents do: a host's `initialize` names the commands.
+            let update = json!({"sessionUpdate": "available_commands_update", "availableCommands": []});
+            let params = json!({"sessionId": answer["sessionId"], "update": update});
+            say(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Command lines of an agent's terminals.
 //!
-//! Owns the reading of `terminal/create` and the line that is decided about. Keeps: what is decided about is what runs. A
-//! shell that is only there to run one line is left out of it (`bash -lc 'LINE'` is LINE), and a directory that is not the
-//! session's is in it.
+//! Owns the reading of `terminal/create` and the line that is decided about. Keeps: what is decided about is what runs. One
+//! of the system's shells that is only there to run one line is left out of it (`bash -lc 'LINE'` is LINE); a directory
+//! that is not the session's is in it, and so is what an agent adds to the environment beyond looks.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,41 @@ pub(super) struct CommandLine {
     pub(super) line: String,
     /// Where it runs, if that is not the session's directory.
     elsewhere: Option<PathBuf>,
+    /// What it finds in its environment that can change what it does.
+    env: Vec<(String, String)>,
 }
+
+/// Variables that change how output looks or name the agent's session, whatever their value (recordings of grok 1.0.41 and
+/// kimi 2.1).
+const LOOKS: [&str; 17] = [
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "LINES",
+    "CI",
+    "GIT_TERMINAL_PROMPT",
+    "NPM_CONFIG_PROGRESS",
+    "PIP_PROGRESS_BAR",
+    "CARGO_TERM_COLOR",
+    "CARGO_TERM_PROGRESS_WHEN",
+    "CARGO_TERM_PROGRESS_WIDTH",
+    "GROK_SESSION_ID",
+    "TZ",
+];
+
+/// Variables that change no more than looks with just this value.
+const LOOKS_AS: [(&str, &str); 6] = [
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("SHELL", "/bin/bash"),
+    ("SHELL", "/bin/sh"),
+    ("MAVEN_OPTS", "-Dstyle.color=always"),
+    ("GRADLE_OPTS", "-Dorg.gradle.console=rich"),
+];
 
 impl CommandLine {
     pub(super) fn of(command: &Command, cwd: &Path) -> Self {
@@ -28,15 +62,23 @@ impl CommandLine {
             Some(script) => unwrapped(script),
             None => words.collect::<Vec<_>>().join(" "),
         };
-        Self { line, elsewhere: (command.cwd != cwd).then(|| command.cwd.clone()) }
+        // Kimi goes first where it already is.
+        let here = cwd.to_string_lossy();
+        let goes_here = [format!("cd {} && ", quoted(&here)), format!("cd '{here}' && ")];
+        let goes_here = if command.cwd == cwd { &goes_here[..] } else { &[] };
+        let line = goes_here.iter().find_map(|way| line.strip_prefix(way)).map(str::to_owned).unwrap_or(line);
+        let tells = |(name, value): &&(String, String)| {
+            !LOOKS.contains(&name.as_str()) && !LOOKS_AS.contains(&(name.as_str(), value.as_str()))
+        };
+        let env = command.env.iter().filter(tells).cloned().collect();
+        Self { line, elsewhere: (command.cwd != cwd).then(|| command.cwd.clone()), env }
     }
 
-    /// The line with the directory in which it runs.
-    pub(super) fn elsewhere(&self) -> String {
-        match &self.elsewhere {
-            Some(cwd) => format!("cd {} && {}", quoted(&cwd.to_string_lossy()), self.line),
-            None => self.line.clone(),
-        }
+    /// The line with the directory in which it runs and what it finds in its environment.
+    pub(super) fn whole(&self) -> String {
+        let cwd = self.elsewhere.iter().map(|cwd| format!("cd {} && ", quoted(&cwd.to_string_lossy())));
+        let env = self.env.iter().map(|(name, value)| format!("export {}={} && ", quoted(name), quoted(value)));
+        cwd.chain(env).chain(std::iter::once(self.line.clone())).collect()
     }
 }
 
@@ -82,7 +124,9 @@ fn is_plain(line: &str) -> bool {
 
 /// The script of a shell that is given one and nothing else.
 fn one_script<'a>(program: &str, args: &'a [String]) -> Option<&'a str> {
-    let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
+    // A program of the same name anywhere else may be anything.
+    const SYSTEM: [&str; 4] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/opt/homebrew/bin/"];
+    let name = SYSTEM.iter().find_map(|place| program.strip_prefix(place)).unwrap_or(program);
     match (name, args) {
         ("sh" | "bash" | "zsh" | "dash", [flag, script]) if matches!(&**flag, "-c" | "-lc" | "-l -c") => Some(script),
         ("cmd" | "cmd.exe", [flag, script]) if flag.eq_ignore_ascii_case("/c") => Some(script),
@@ -160,7 +204,7 @@ mod tests {
     }
 
     fn line(params: Value) -> String {
-        CommandLine::of(&command(params).unwrap(), Path::new("/w")).elsewhere()
+        CommandLine::of(&command(params).unwrap(), Path::new("/w")).whole()
     }
 
     #[test]
@@ -186,6 +230,23 @@ mod tests {
         assert_eq!(line(json!({"command": "bash", "args": ["-c", "ls", "x"]})), "bash -c ls x");
         assert_eq!(line(json!({"command": "git", "args": ["commit", "-m", "it's"]})), "git commit -m 'it'\\''s'");
         assert_eq!(line(json!({"command": "ls", "cwd": "/w/sub dir"})), "cd '/w/sub dir' && ls");
+        assert_eq!(line(json!({"command": "/bin/bash", "args": ["-c", "cd '/w' && ls; pwd"]})), "ls; pwd");
+        assert_eq!(line(json!({"command": "cd /w/sub && ls"})), "cd /w/sub && ls");
+        assert_eq!(line(json!({"command": "cd /w && ls", "cwd": "/w/sub"})), "cd /w/sub && cd /w && ls");
+        // A shell of the agent's own making is no wrapper.
+        assert_eq!(line(json!({"command": "/w/bash", "args": ["-c", "ls"]})), "/w/bash -c ls");
+        assert_eq!(line(json!({"command": "./bash -c ls"})), "./bash -c ls");
+    }
+
+    #[test]
+    fn what_changes_a_command_from_its_environment_is_told() {
+        let env = json!([{"name": "TERM", "value": "dumb"}, {"name": "PAGER", "value": "cat"}]);
+        assert_eq!(line(json!({"command": "git log", "env": env})), "git log");
+        let env = json!([{"name": "PAGER", "value": "rm -rf x"}, {"name": "LD_PRELOAD", "value": "/w/x.so"}]);
+        assert_eq!(
+            line(json!({"command": "git log", "env": env, "cwd": "/w/sub"})),
+            "cd /w/sub && export PAGER='rm -rf x' && export LD_PRELOAD=/w/x.so && git log"
+        );
     }
 
     #[test]

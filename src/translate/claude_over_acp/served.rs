@@ -7,7 +7,7 @@
 //! really leads to decides, not how it is spelt. A command's output is kept until the turn ends, released or not, and is
 //! its call's result (quirks 23 to 25: those of the design's table, section 6).
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::RandomState;
 use std::path::PathBuf;
 
 use serde_json::value::{RawValue, to_raw_value};
@@ -16,9 +16,8 @@ use serde_json::{Map, Value, json};
 use super::ClaudeOverAcp;
 use super::calls::{Content, Exit, Status};
 use super::command::{self, CommandLine};
-use super::grants::{Grant, grant_of_use, normal};
+use super::grants::{Deed, Grant, normal};
 use super::question::{Choice, Question};
-use super::render::ToolUse;
 use crate::translate::client::{ClientDone, ClientFailure, ClientWork, Command, CommandExit, Output, Want};
 use crate::translate::rules::Decision;
 use crate::translate::{Action, Actions};
@@ -35,9 +34,6 @@ const TERMINALS: usize = 64;
 /// Works that may wait.
 const WAITING: usize = 256;
 
-/// Acts that were allowed in a turn and not yet done.
-const GRANTS: usize = 256;
-
 #[derive(Debug, Default)]
 pub(super) struct Served {
     effects: u64,
@@ -45,9 +41,9 @@ pub(super) struct Served {
     acts: u64,
     count: u64,
     terminals: Vec<Terminal>,
-    grants: Vec<Grant>,
+    pub(super) grants: Vec<Grant>,
     /// Keys of the hashes of contents: nobody can make two contents with one hash.
-    keys: RandomState,
+    pub(super) keys: RandomState,
 }
 
 /// A request of the agent's that waits for a work.
@@ -61,6 +57,8 @@ struct Waiting {
 enum Then {
     /// It is decided when it is known where the path leads.
     Decide(Act),
+    /// It is decided when it is known what the file holds now: an edit of it was allowed or is shown.
+    Compare(Act),
     /// It is done; the call that diglot made up for it.
     Do(Option<String>),
     /// The command starts.
@@ -205,7 +203,13 @@ impl ClaudeOverAcp {
         };
         let (_, Waiting { id, then }) = self.served.waiting.remove(at);
         match (then, done) {
-            (Then::Decide(act), ClientDone::Found(real)) => self.decide_act(id, act, real, out),
+            (Then::Decide(act), ClientDone::Found(real)) => self.find_act(id, act, real, out),
+            (Then::Compare(act), ClientDone::Text(now)) => self.decide_act(id, act, true, Some(&now), out),
+            (Then::Compare(act), ClientDone::Failed(ClientFailure::NotFound(_))) => {
+                self.decide_act(id, act, true, Some(""), out);
+            }
+            // What it holds cannot be read: nothing can be compared, so the host is asked.
+            (Then::Compare(act), ClientDone::Failed(_)) => self.decide_act(id, act, true, None, out),
             (Then::Decide(Act::Read { .. }), ClientDone::Failed(ClientFailure::NotFound(_)))
                 if self.set.profile.acp.missing_file_is_empty =>
             {
@@ -256,7 +260,7 @@ impl ClaudeOverAcp {
     }
 
     /// It is known what the act is really about: who decides?
-    fn decide_act(&mut self, id: Id, mut act: Act, real: PathBuf, out: &mut Actions) {
+    fn find_act(&mut self, id: Id, mut act: Act, real: PathBuf, out: &mut Actions) {
         let spelt = match &act {
             Act::Read { path, .. } | Act::Write { path, .. } => path,
             Act::Run(command) => &command.cwd,
@@ -267,6 +271,19 @@ impl ClaudeOverAcp {
             Act::Read { path, .. } | Act::Write { path, .. } => *path = real,
             Act::Run(command) => command.cwd = real,
         }
+        match &act {
+            Act::Write { path, .. } if straight && self.edit_is_known(path) => {
+                let work = ClientWork::Read { path: path.clone(), skip: 0, limit: None, roots: self.client_roots() };
+                self.client_work(id, Then::Compare(act), work, out);
+            }
+            _ => self.decide_act(id, act, straight, None, out),
+        }
+    }
+
+    /// Who decides about an act: nobody but rules if it reads, nobody if just this was allowed, else hooks, rules, host.
+    ///
+    /// `now`: what its file holds, where that matters.
+    fn decide_act(&mut self, id: Id, act: Act, straight: bool, now: Option<&str>, out: &mut Actions) {
         let (name, input) = self.act_input(&act);
         let verdict = self.rules.decide(name, &input, &self.set.cwd);
         let verdict = verdict.as_ref().map(|v| (v.decision, v.rule.as_str()));
@@ -282,12 +299,11 @@ impl ClaudeOverAcp {
             out.far(jsonrpc::error(&id, &RpcError::new(codes::INTERNAL_ERROR, why)));
             return;
         }
-        let grant = self.grant_of(&act);
-        let known = if straight { self.call_of(grant.as_ref()) } else { None };
-        if straight
-            && !matches!(verdict, Some((Decision::Deny, _)))
-            && let Some(wanted) = &grant
-            && let Some(at) = self.served.grants.iter().position(|g| g.covers(wanted))
+        let deed = Deed::of(&act, now, &self.set.cwd).filter(|_| straight);
+        let known = deed.as_ref().and_then(|deed| self.call_of(deed));
+        if !matches!(verdict, Some((Decision::Deny, _)))
+            && let Some(deed) = &deed
+            && let Some(at) = self.served.grants.iter().position(|g| g.covers(deed, &self.served.keys))
         {
             self.served.grants.remove(at);
             return self.do_act(id, act, None, out);
@@ -334,43 +350,7 @@ impl ClaudeOverAcp {
             Act::Write { path, content } => ("Write", input(json!({"file_path": path, "content": content}))),
             Act::Run(command) => {
                 let line = CommandLine::of(command, &self.set.cwd);
-                ("Bash", input(json!({"command": line.elsewhere()})))
-            }
-        }
-    }
-
-    fn grant_of(&self, act: &Act) -> Option<Grant> {
-        match act {
-            Act::Read { .. } => None,
-            Act::Write { path, content } => {
-                Some(Grant::File { path: normal(path), content: Some(self.served.keys.hash_one(content.as_str())) })
-            }
-            Act::Run(command) => Some(Grant::Command(CommandLine::of(command, &self.set.cwd).line)),
-        }
-    }
-
-    /// The call of the agent's that an act belongs to: it runs and names this file or this command.
-    fn call_of(&mut self, grant: Option<&Grant>) -> Option<String> {
-        let grant = grant?;
-        let turn = self.turn.as_ref()?;
-        let open: Vec<String> = turn.calls.iter().filter(|t| !t.closed).map(|t| t.call.id.clone()).collect();
-        let cwd = self.set.cwd.clone();
-        let keys = self.served.keys.clone();
-        let names = |one: &ToolUse| grant_of_use(one, &cwd, &keys).is_some_and(|g| g.covers(grant));
-        open.into_iter().rev().find(|call| self.uses_now(call).iter().any(names))
-    }
-
-    /// What a question of the agent's was about is allowed: its act is covered, once.
-    pub(super) fn cover_acts(&mut self, question: &Question) {
-        if !(self.set.options.files || self.set.options.terminals) {
-            return;
-        }
-        let keys = &self.served.keys;
-        let grants: Vec<Grant> =
-            question.uses.iter().filter_map(|one| grant_of_use(one, &self.set.cwd, keys)).collect();
-        for grant in grants {
-            if self.served.grants.len() < GRANTS && !self.served.grants.contains(&grant) {
-                self.served.grants.push(grant);
+                ("Bash", input(json!({"command": line.whole()})))
             }
         }
     }

@@ -7,14 +7,15 @@ use diglot::translate::claude_over_acp::{ClaudeOverAcp, Open, Options, Settings}
 use diglot::translate::{Action, Actions, Clock, Event, IdSource, Translator as _};
 use diglot::wire::frame::write_line;
 use serde_json::json;
+use uuid::Uuid;
 
 #[derive(Default)]
 struct Counter(u64);
 
 impl IdSource for Counter {
-    fn uuid(&mut self) -> String {
+    fn uuid(&mut self) -> Uuid {
         self.0 += 1;
-        format!("00000000-0000-4000-8000-{:012}", self.0)
+        Uuid::from_u64_pair(0x4000, self.0)
     }
 }
 

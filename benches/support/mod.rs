@@ -12,15 +12,16 @@ use diglot::translate::{Action, Actions, Event, IdSource, Translator as _};
 use diglot::wire::acp::ClientCapabilities;
 use diglot::wire::frame::write_line;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// Ids that cost nothing and never come twice.
 #[derive(Default)]
 struct Counter(u64);
 
 impl IdSource for Counter {
-    fn uuid(&mut self) -> String {
+    fn uuid(&mut self) -> Uuid {
         self.0 += 1;
-        format!("00000000-0000-4000-8000-{:012}", self.0)
+        Uuid::from_u64_pair(0x4000, self.0)
     }
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use super::near::{self, NearQueue, Out};
 use super::registry::{MAILBOX, Mail, Mailbox, Registry};
@@ -68,8 +69,8 @@ pub struct AcpOptions {
 struct RandomIds;
 
 impl IdSource for RandomIds {
-    fn uuid(&mut self) -> String {
-        uuid::Uuid::new_v4().to_string()
+    fn uuid(&mut self) -> Uuid {
+        Uuid::new_v4()
     }
 }
 
@@ -201,7 +202,7 @@ impl Connection {
     async fn open(&mut self, line: Bytes) {
         self.opened += 1;
         let number = self.opened;
-        let session_id: Arc<str> = RandomIds.uuid().into();
+        let session_id: Arc<str> = RandomIds.uuid().to_string().into();
         let (mailbox, receiver) = mpsc::channel(MAILBOX);
         self.registry.add(number, session_id.clone(), mailbox.clone());
         let task = SessionTask {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use super::acp::{Launch, why};
 use super::asker;
@@ -84,7 +85,7 @@ pub struct Real {
 
 impl Default for Real {
     fn default() -> Self {
-        let seed = uuid::Uuid::new_v4().as_u64_pair();
+        let seed = Uuid::new_v4().as_u64_pair();
         Self { start: std::time::Instant::now(), state: seed.0 ^ seed.1.rotate_left(32) }
     }
 }
@@ -101,12 +102,12 @@ impl Real {
 }
 
 impl IdSource for Real {
-    fn uuid(&mut self) -> String {
+    fn uuid(&mut self) -> Uuid {
         let (high, low) = (self.next(), self.next());
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&high.to_ne_bytes());
         bytes[8..].copy_from_slice(&low.to_ne_bytes());
-        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 }
 

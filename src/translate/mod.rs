@@ -20,6 +20,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::wire::acp::{ContentBlock, ContentChunk, SessionNotification, SessionUpdate, methods};
 use crate::wire::acp_client::McpServer;
 use crate::wire::jsonrpc;
@@ -253,8 +255,8 @@ pub enum ChunkForm {
     StreamEvent {
         /// The block's place in its message.
         index: u32,
-        /// The line's.
-        uuid: String,
+        /// The line's; written out only with the line, since most pieces are joined with the one before.
+        uuid: Uuid,
     },
 }
 
@@ -288,7 +290,8 @@ impl Chunk {
                 ChunkKind::Thought => Delta::ThinkingDelta { thinking: &self.text },
             };
             let event = StreamEvent::ContentBlockDelta { index: *index, delta };
-            return stream_event(&self.session_id, uuid, &event);
+            let mut room = Uuid::encode_buffer();
+            return stream_event(&self.session_id, uuid.hyphenated().encode_lower(&mut room), &event);
         }
         let chunk = ContentChunk {
             content: ContentBlock::Text { text: (&*self.text).into() },
@@ -330,7 +333,7 @@ pub enum Stop {
 /// Where ids come from.
 pub trait IdSource: Send {
     /// A new UUID in its usual form.
-    fn uuid(&mut self) -> String;
+    fn uuid(&mut self) -> Uuid;
 }
 
 /// Where the time comes from.

@@ -3,6 +3,7 @@
 pub mod acp;
 pub mod acp_client;
 pub mod acp_editor;
+pub mod acp_piece;
 pub mod frame;
 pub mod jsonrpc;
 pub mod sse;

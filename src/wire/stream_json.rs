@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
 }
 
 /// A string that is borrowed wherever it holds no escape.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Str<'a>(#[serde(borrow)] pub Cow<'a, str>);
 

@@ -4,14 +4,40 @@
 //! completed with the next piece instead of being lost or replaced too early.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::jsonrpc::borrowed_str;
 
 /// A member that may be absent or `null`, unread.
 pub type Raw<'a> = Option<&'a RawValue>;
+
+/// A JSON object and nothing else: serde would also read an array into a struct, by position.
+#[derive(Debug)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfMap<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OfMap<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+        deserializer.deserialize_map(OfMap(PhantomData)).map(Self)
+    }
+}
 
 /// The first half of a surrogate pair that ended one piece of a stream and waits for its second half.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

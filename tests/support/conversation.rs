@@ -19,6 +19,7 @@ use diglot::translate::{
 };
 
 use super::judge::Judge;
+use uuid::Uuid;
 
 /// Something that happens; the number is the session's.
 #[derive(Debug, Clone)]
@@ -83,8 +84,9 @@ impl Default for Setting {
 pub(crate) struct Counter(Arc<AtomicU64>);
 
 impl IdSource for Counter {
-    fn uuid(&mut self) -> String {
-        format!("00000000-0000-4000-8000-{:012}", self.0.fetch_add(1, Ordering::Relaxed) + 1)
+    fn uuid(&mut self) -> Uuid {
+        let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("00000000-0000-4000-8000-{number:012}").parse().unwrap_or_default()
     }
 }
 
@@ -251,7 +253,7 @@ impl Conversation {
             Route::Open(_) => {
                 let number = self.opened;
                 self.opened += 1;
-                let id = self.ids.uuid();
+                let id = self.ids.uuid().to_string();
                 self.judge.session_made(number, &id);
                 let translator = AcpOverClaude::new(Settings {
                     mappings: self.mappings.clone(),

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::{AcpOverAcp, Asked, errors};
 use crate::translate::Actions;
 use crate::wire::acp::methods;
+use crate::wire::acp_piece::Piece;
 use crate::wire::jsonrpc::{self, Id, Message};
 use crate::wire::text::Raw;
 
@@ -25,6 +26,9 @@ struct Answer<'a> {
 
 impl AcpOverAcp {
     pub(super) fn far_line(&mut self, line: &[u8], out: &mut Actions) {
+        if let Some(piece) = Piece::of_line(line) {
+            return self.said(line, &piece, out);
+        }
         match Message::parse(line) {
             Ok(Message::Notification { method, params }) => match &*method {
                 methods::SESSION_UPDATE => self.updated(line, params, out),

@@ -14,6 +14,7 @@ use crate::translate::Actions;
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{Block, SessionParams, Update};
 use crate::wire::acp_editor::Meta;
+use crate::wire::acp_piece::Piece;
 use crate::wire::jsonrpc;
 use crate::wire::text::{Raw, text, uint};
 
@@ -33,6 +34,51 @@ pub(super) fn changed_line(params: Raw<'_>, update: &Map<String, Value>) -> Vec<
 }
 
 impl AcpOverAcp {
+    /// Whether the editor is told of an update now; one that comes before its session is open is kept.
+    fn is_told(&mut self, id: &str, line: &[u8], out: &mut Actions) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else {
+            let is_opening = self.stage == Stage::Ready && self.is_opening();
+            if !(is_opening && self.early.keep(id, line)) {
+                out.note("an update of a session that is not open");
+            }
+            return false;
+        };
+        match session.state {
+            // The editor has it all already.
+            State::Returning | State::Lost => false,
+            State::Opening => {
+                if !session.keep_early(line) {
+                    out.note("too many updates before the session is open");
+                }
+                false
+            }
+            State::Loading | State::Live => true,
+        }
+    }
+
+    /// A piece of text of the usual shape, without counts: most lines.
+    pub(super) fn said(&mut self, line: &[u8], piece: &Piece<'_>, out: &mut Actions) {
+        let id = &*piece.session_id.0;
+        if !self.is_told(id, line, out) {
+            return;
+        }
+        let said = &*piece.text.0;
+        if said.is_empty() {
+            return out.note("an empty piece of text");
+        }
+        self.pass_text(id, line, said, out);
+    }
+
+    fn pass_text(&mut self, id: &str, line: &[u8], said: &str, out: &mut Actions) {
+        if said.starts_with("[MODE_UPDATE]") && self.says_only_the_mode(id, said) {
+            return out.note("the agent tells as text that the mode was set");
+        }
+        if let Some(turn) = self.sessions.get_mut(id).and_then(|session| session.turn.as_mut()) {
+            turn.spoke = true;
+        }
+        out.near(line.to_vec());
+    }
+
     /// `session/update`.
     pub(super) fn updated(&mut self, line: &[u8], params: Raw<'_>, out: &mut Actions) {
         let read = SessionParams::read(params);
@@ -41,24 +87,10 @@ impl AcpOverAcp {
         };
         let update = Update::read(Some(raw));
         let kind = text(update.kind).unwrap_or_default();
-        let is_opening = self.stage == Stage::Ready && self.is_opening();
-        let Some(session) = self.sessions.get_mut(&*id) else {
-            if !(is_opening && self.early.keep(&id, line)) {
-                out.note("an update of a session that is not open");
-            }
+        if !self.is_told(&id, line, out) {
             return;
-        };
-        match session.state {
-            // The editor has it all already.
-            State::Returning | State::Lost => return,
-            State::Opening => {
-                if !session.keep_early(line) {
-                    out.note("too many updates before the session is open");
-                }
-                return;
-            }
-            State::Loading | State::Live => {}
         }
+        let Some(session) = self.sessions.get_mut(&*id) else { return };
         match &*kind {
             "agent_message_chunk" | "agent_thought_chunk" => self.piece(&id, line, &update, out),
             "user_message_chunk" => {
@@ -111,15 +143,8 @@ impl AcpOverAcp {
         if said == "\"\"" {
             return self.count(id, update, out);
         }
-        if said.starts_with("\"[MODE_UPDATE]")
-            && text(block.text).is_some_and(|said| self.says_only_the_mode(id, &said))
-        {
-            return out.note("the agent tells as text that the mode was set");
-        }
-        if let Some(turn) = self.sessions.get_mut(id).and_then(|session| session.turn.as_mut()) {
-            turn.spoke = true;
-        }
-        out.near(line.to_vec());
+        let said = text(block.text);
+        self.pass_text(id, line, said.as_deref().unwrap_or_default(), out);
     }
 
     /// Counts that come with an empty piece: for the answer, if the agent does not say them there.

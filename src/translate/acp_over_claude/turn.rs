@@ -173,7 +173,7 @@ impl AcpOverClaude {
         }
         let Some(prompt) = self.turns.queue.pop_front() else { return };
         let again = prompt.uuid.is_some();
-        let uuid = prompt.uuid.unwrap_or_else(|| self.set.ids.uuid());
+        let uuid = prompt.uuid.unwrap_or_else(|| self.set.ids.uuid().to_string());
         out.far(stream_json::user(&uuid, &prompt.content.blocks));
         self.far.prompted();
         self.turns.current = Some(Turn {

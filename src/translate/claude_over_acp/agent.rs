@@ -18,6 +18,7 @@ use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions, ChunkKind, FarExit, StartFailure, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{Block, Cost, Named, Prompted, SessionParams, Update, methods as more};
+use crate::wire::acp_piece::Piece;
 use crate::wire::jsonrpc::{self, ErrorObject, Id, Message, RpcError};
 use crate::wire::stream_json_agent as say;
 use crate::wire::text::{Raw, float, items, read, text, uint};
@@ -229,6 +230,13 @@ impl ClaudeOverAcp {
 
     /// A line of the agent's.
     pub(super) fn agent_line(&mut self, line: &[u8], out: &mut Actions) {
+        if let Some(piece) = Piece::of_line(line) {
+            if self.is_of_session(line, Some(&*piece.session_id.0), out) {
+                let kind = if piece.is_thought { ChunkKind::Thought } else { ChunkKind::Message };
+                self.said(kind, piece.message_id.as_ref().map(|id| &*id.0), None, &piece.text.0, out);
+            }
+            return;
+        }
         match Message::parse(line) {
             Ok(Message::Notification { method, params }) => match &*method {
                 methods::SESSION_UPDATE => self.updated(line, params, out),
@@ -294,23 +302,30 @@ impl ClaudeOverAcp {
         }
     }
 
+    /// Whether an update is the session's; one that comes before the session is known is kept.
+    fn is_of_session(&mut self, line: &[u8], id: Option<&str>, out: &mut Actions) -> bool {
+        match (&self.agent.session_id, id) {
+            (None, _) => {
+                if self.agent.early.len() < EARLY {
+                    self.agent.early.push(line.to_vec());
+                }
+                false
+            }
+            (Some(own), Some(id)) if own != id => {
+                out.note("an update of another session of the agent's");
+                false
+            }
+            _ => true,
+        }
+    }
+
     /// `session/update`.
     fn updated(&mut self, line: &[u8], params: Raw<'_>, out: &mut Actions) {
         let params = SessionParams::read(params);
         let update = Update::read(params.update);
         let kind = text(update.kind).unwrap_or_default();
-        match (&self.agent.session_id, text(params.session_id)) {
-            (None, _) => {
-                if self.agent.early.len() < EARLY {
-                    self.agent.early.push(line.to_vec());
-                }
-                return;
-            }
-            (Some(own), Some(id)) if *own != id => {
-                out.note("an update of another session of the agent's");
-                return;
-            }
-            _ => {}
+        if !self.is_of_session(line, text(params.session_id).as_deref(), out) {
+            return;
         }
         match &*kind {
             "agent_message_chunk" | "agent_thought_chunk" => {
@@ -397,10 +412,18 @@ impl ClaudeOverAcp {
             }
             Some(other) => format!("[{other}]").into(),
         };
+        self.said(kind, message_id.as_deref(), update.meta, &said, out);
+    }
+
+    /// A piece of text.
+    fn said(&mut self, kind: ChunkKind, message_id: Option<&str>, meta: Raw<'_>, said: &str, out: &mut Actions) {
+        if self.agent.replaying {
+            return;
+        }
         if self.turn.is_none() {
             // Before or between turns: start-up notices, late answers (quirks 30 and 42). No turn's answer, and not lost.
             if kind == ChunkKind::Message && self.agent.stray.len() < STRAY {
-                self.agent.stray.push_str(&said);
+                self.agent.stray.push_str(said);
             }
             return;
         }
@@ -409,13 +432,13 @@ impl ClaudeOverAcp {
         }
         // Of a call that nobody knows, it is the agent's own.
         let known = |parent: &String| self.turn.as_ref().is_some_and(|t| t.calls.iter().any(|c| c.call.id == *parent));
-        if let Some(parent) = parent_of(update.meta).filter(known) {
-            return self.subagent_said(&parent, kind, &said, out);
+        if let Some(parent) = parent_of(meta).filter(known) {
+            return self.subagent_said(&parent, kind, said, out);
         }
         if self.over_the_limit(out) {
             return;
         }
-        self.say(kind, message_id.as_deref(), &said, out);
+        self.say(kind, message_id, said, out);
     }
 
     /// What the agent said outside of a turn is told before the next one: it is part of no answer.

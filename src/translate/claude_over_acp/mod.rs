@@ -256,7 +256,7 @@ impl ClaudeOverAcp {
     }
 
     fn uuid(&mut self) -> String {
-        self.set.ids.uuid()
+        self.set.ids.uuid().to_string()
     }
 
     /// A `system` line.

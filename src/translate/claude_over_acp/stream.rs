@@ -89,13 +89,13 @@ impl ClaudeOverAcp {
         self.begin_message(agent_id, out);
         let partial = self.set.options.partial;
         let session_id = self.session.clone();
-        let uuid = if partial { self.uuid() } else { String::new() };
+        let uuid = partial.then(|| self.set.ids.uuid());
         self.begin_block(kind, out);
         let Some(message) = &mut self.stream.message else { return };
         let Some(block) = &mut message.open else { return };
         block.text.push_str(piece);
         block.written += cost;
-        if partial {
+        if let Some(uuid) = uuid {
             out.push(Action::Chunk(Chunk {
                 session_id,
                 kind,

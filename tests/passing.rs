@@ -31,12 +31,16 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
 
+/// Conversations that showed a defect once: a request that waited for a process that was sent away, text that came while a
+/// session was taken up again by a process that died of it.
+const FOUND: [u64; 2] = [3561, 4375];
+
 /// `DIGLOT_SIM_COUNT` says how many, `DIGLOT_SIM_SEED` with which seed to begin; a failing one is printed as a golden file.
 #[test]
 fn no_conversation_with_an_agent_breaks_a_rule() {
     let (first, count) = (number("DIGLOT_SIM_SEED", 1), number("DIGLOT_SIM_COUNT", 500));
     let mut failed: Vec<(u64, Simulation)> = Vec::new();
-    for seed in first..first + count {
+    for seed in (first..first + count).chain(FOUND) {
         let sim = Simulation::run(seed);
         if !sim.problems.is_empty() {
             failed.push((seed, sim));

@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
             b'b' => Input::Agent(1, rest),
             b'c' => Input::AgentClosed(0, exit()),
             b'd' => Input::AgentClosed(1, exit()),
-            b'x' => Input::AgentFailed(0, StartFailure::Other(text)),
+            b'x' => Input::AgentFailed(0, StartFailure::Other(format!("it does not start: {text}"))),
             b't' => match conversation.timers().first() {
                 Some((process, timer)) => Input::Timer(*process, *timer),
                 None => continue,

@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
             b'h' => Input::Host(rest),
             b'a' => Input::Agent(rest),
             b'c' => Input::AgentClosed(exit()),
-            b'x' => Input::AgentFailed(StartFailure::Other(text)),
+            b'x' => Input::AgentFailed(StartFailure::Other(format!("it does not start: {text}"))),
             b't' => match conversation.timers().first() {
                 Some(timer) => Input::Timer(*timer),
                 None => continue,

@@ -262,6 +262,8 @@ impl Judge {
                         let texts = self.early.remove(&id).unwrap_or_default();
                         self.sessions.insert(id, Session { texts, ..Session::default() });
                     }
+                    // One that is busy, or whose agent cannot load, goes on.
+                    ("session/load" | "session/resume", Err(_)) if matches!(code, Some(-32600 | -32601)) => {}
                     // What was said of a session that did not come to be is of no use.
                     ("session/load" | "session/resume", Err(_)) => {
                         let again = self

@@ -250,6 +250,10 @@ impl AcpOverAcp {
         }
         self.settle_all(out);
         if self.near_gone || self.leaving {
+            // What has come since it was sent away finds nobody.
+            if !self.near_gone {
+                self.fail_waiting(&raw, out);
+            }
             self.ended = true;
             out.push(Action::End);
             return;
@@ -273,7 +277,10 @@ impl AcpOverAcp {
                 self.not_taken_up(id, &errors::raw(error), out);
                 self.sessions.remove(id);
             }
-            Some(super::open::After::GoOn) => self.not_taken_up(id, &errors::raw(error), out),
+            Some(super::open::After::GoOn) => {
+                self.say_early(id, out);
+                self.not_taken_up(id, &errors::raw(error), out);
+            }
             None => {}
         }
     }

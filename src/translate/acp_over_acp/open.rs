@@ -300,6 +300,18 @@ impl AcpOverAcp {
         self.next_prompt(id, out);
     }
 
+    /// What came between the opening and the mode is told all the same, though the session does not begin.
+    pub(super) fn say_early(&mut self, id: &Arc<str>, out: &mut Actions) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.state = State::Live;
+        for line in std::mem::take(&mut session.early) {
+            self.far_line(&line, out);
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.calls.end(id, out);
+        }
+    }
+
     fn login_without_a_person(&self) -> bool {
         let own = self.set.profile.acp.authenticate.as_deref();
         !self.tried_login && own.is_some_and(|own| self.logins.iter().any(|id| id == own))
@@ -434,7 +446,8 @@ impl AcpOverAcp {
 
     /// A process that serves one session ends with it.
     pub(super) fn leave_if_empty(&mut self, out: &mut Actions) {
-        if self.set.own && self.sessions.is_empty() && !self.is_opening() && !self.leaving {
+        let waits = self.is_opening() || !self.held.is_empty();
+        if self.set.own && self.sessions.is_empty() && !waits && !self.leaving {
             self.leave(out);
         }
     }

@@ -40,6 +40,8 @@ struct Session {
     turn: u64,
     /// It is there only if it can be loaded.
     only_loading: bool,
+    /// The agent was asked to open it for the editor.
+    opens_again: bool,
     /// The editor's id of the prompt that the agent has, or had last.
     prompt: Option<String>,
     /// Texts that the agent has said and the editor has not got.
@@ -262,8 +264,6 @@ impl Judge {
                         let texts = self.early.remove(&id).unwrap_or_default();
                         self.sessions.insert(id, Session { texts, ..Session::default() });
                     }
-                    // One that is busy, or whose agent cannot load, goes on.
-                    ("session/load" | "session/resume", Err(_)) if matches!(code, Some(-32600 | -32601)) => {}
                     // What was said of a session that did not come to be is of no use.
                     ("session/load" | "session/resume", Err(_)) => {
                         let again = self
@@ -271,14 +271,18 @@ impl Judge {
                             .iter()
                             .any(|(_, m, s)| matches!(&**m, "session/load" | "session/resume") && *s == session);
                         if let Some(known) = self.sessions.get_mut(&session).filter(|_| !again) {
-                            known.texts.clear();
+                            // One that diglot itself refused to open again goes on as it was.
+                            if std::mem::take(&mut known.opens_again) {
+                                known.texts.clear();
+                            }
                             if known.only_loading {
                                 self.sessions.remove(&session);
                             }
                         }
                     }
                     ("session/load" | "session/resume", Ok(_)) => {
-                        self.sessions.entry(session).or_default().only_loading = false;
+                        let known = self.sessions.entry(session).or_default();
+                        (known.only_loading, known.opens_again) = (false, false);
                     }
                     ("session/prompt", _) => self.turn_ends(&id, &session),
                     ("session/close", Ok(_)) => {
@@ -496,6 +500,7 @@ impl Judge {
         {
             // Its history comes again.
             known.calls.clear();
+            known.opens_again = true;
             process.returning.remove(&session);
         }
         process.waiting.insert(id, (method, session));

@@ -66,13 +66,18 @@ export async function startServer() {
 }
 
 function allChecks(place) {
+  const clients = [
+    { name: 'acpx', make: (sandbox) => new AcpxEditor(sandbox) },
+    ...Object.entries({
+      ts: [process.execPath, path.join(here, 'clients/ts_sdk.mjs'), place.tsSdk],
+      python: [place.python, path.join(here, 'clients/py_sdk.py')],
+    }).map(([name, argv]) => ({ name, library: true, make: (sandbox) => new DrivenEditor(sandbox, argv) })),
+  ];
   return [
-    ...conversationChecks('acpx', AcpxEditor),
-    ...conversationChecks('ts', DrivenEditor, [process.execPath, path.join(here, 'clients/ts_sdk.mjs'), place.tsSdk]),
-    ...conversationChecks('python', DrivenEditor, [place.python, path.join(here, 'clients/py_sdk.py')]),
+    ...clients.flatMap((client) => conversationChecks(client)),
     ...turnChecks, ...wireChecks, ...killChecks,
     ...agentChecks, ...hostChecks(hostCommand), ...programChecks(hostCommand), ...circleChecks(hostCommand, agentCommand),
-    ...editorChecks(agentCommand),
+    ...editorChecks(agentCommand, clients),
   ];
 }
 

@@ -28,6 +28,7 @@ import { editorChecks } from './checks/editors.mjs';
 import { hostChecks } from './checks/hosts.mjs';
 import { killChecks } from './checks/kills.mjs';
 import { programChecks } from './checks/programs.mjs';
+import { serverChecks } from './checks/servers.mjs';
 import { turnChecks } from './checks/turns.mjs';
 import { wireChecks } from './checks/wire.mjs';
 import { DrivenEditor } from './lib/editor.mjs';
@@ -76,7 +77,7 @@ function allChecks(place) {
   return [
     ...clients.flatMap((client) => conversationChecks(client)),
     ...turnChecks, ...wireChecks, ...killChecks,
-    ...agentChecks, ...hostChecks(hostCommand), ...programChecks(hostCommand), ...circleChecks(hostCommand, agentCommand),
+    ...agentChecks, ...hostChecks(hostCommand), ...serverChecks(hostCommand), ...programChecks(hostCommand), ...circleChecks(hostCommand, agentCommand),
     ...editorChecks(agentCommand, clients),
   ];
 }

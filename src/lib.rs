@@ -14,4 +14,5 @@ pub mod peer;
 pub mod session;
 pub mod trace;
 pub mod translate;
-pub mod wire;
+
+pub use diglot_wire as wire;

@@ -49,6 +49,7 @@ impl User {
             .env_clear()
             .env("HOME", self.home.path())
             .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("XDG_RUNTIME_DIR", self.home.path())
             .env("DIGLOT_AGENT", "demo")
             .env("DIGLOT_DEMO_PACE", "0");
     }
@@ -397,6 +398,15 @@ fn killed_in_the_middle_of_a_command_it_leaves_nothing() {
     signal(host.child.id(), "KILL");
     wait(&mut host.child);
     gone(&user);
+    // The folder of its socket goes with the next one's start, and that one's with its end.
+    let folders = || std::fs::read_dir(user.home.path().join("diglot")).unwrap().count();
+    assert_eq!(folders(), 2, "a folder and its lock");
+    let mut next = Host::start(&user, &["--dangerously-skip-permissions"]);
+    next.ask("1", json!({"subtype": "initialize"}));
+    next.until(|line| line["type"] == "control_response");
+    assert_eq!(folders(), 2, "the next one's alone");
+    next.end();
+    assert_eq!(folders(), 0);
 }
 
 #[test]

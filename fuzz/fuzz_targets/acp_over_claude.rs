@@ -21,7 +21,11 @@ fuzz_target!(|data: &[u8]| {
     let _ = conversation.feed(&Input::Near(initialize(None)));
     for line in data.split(|b| *b == b'\n').take(400) {
         let Some((kind, rest)) = line.split_first() else { continue };
-        let exit = || FarExit { code: Some(i32::from(rest.len() > 2)), signal: None, stderr: String::from_utf8_lossy(rest).into_owned() };
+        let exit = || FarExit {
+            code: Some(i32::from(rest.len() > 2)),
+            signal: None,
+            stderr: String::from_utf8_lossy(rest).into_owned(),
+        };
         let input = match kind {
             b'n' => Input::Near(rest.to_vec()),
             b'f' => Input::Far(0, rest.to_vec()),

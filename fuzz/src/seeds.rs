@@ -11,6 +11,8 @@ struct Step<'a> {
     input: Option<String>,
     #[serde(default)]
     session: u32,
+    #[serde(default)]
+    process: u32,
     #[serde(borrow)]
     line: Option<&'a RawValue>,
     raw: Option<String>,
@@ -37,6 +39,46 @@ fn reverse(here: &Path) -> std::io::Result<()> {
                 Some("interrupted") => b'i',
                 Some("relay") => b'm',
                 Some("host_closed") => b'e',
+                _ => continue,
+            };
+            talk.push(kind);
+            talk.extend_from_slice(step.line.map(|l| l.get().to_owned()).or(step.raw).unwrap_or_default().as_bytes());
+            talk.push(b'\n');
+        }
+        std::fs::write(folder.join(path.file_stem().unwrap_or_default()), talk)?;
+    }
+    Ok(())
+}
+
+/// A file that begins in the middle begins in the session `s`.
+const OPENING: &str = r#"n{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}
+a{"jsonrpc":"2.0","id":"@initialize","result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true},"authMethods":[]}}
+n{"jsonrpc":"2.0","id":"new","method":"session/new","params":{"cwd":"/w","mcpServers":[]}}
+a{"jsonrpc":"2.0","id":"@session/new","result":{"sessionId":"s"}}
+"#;
+
+/// The conversations of editors with agents that speak ACP themselves.
+fn passing(here: &Path) -> std::io::Result<()> {
+    let folder = here.join("corpus/acp_over_acp");
+    std::fs::create_dir_all(&folder)?;
+    for entry in std::fs::read_dir(here.join("../golden/acp"))? {
+        let path = entry?.path();
+        let text = std::fs::read_to_string(&path)?;
+        // The first profile.
+        let mut talk = b"\x07\n".to_vec();
+        if !text.contains(r#""method":"initialize""#) {
+            talk.extend_from_slice(OPENING.as_bytes());
+        }
+        for step in text.lines().skip(1).filter_map(|l| serde_json::from_str::<Step<'_>>(l).ok()) {
+            let kind = match (step.input.as_deref(), step.process) {
+                (Some("editor"), _) => b'n',
+                (Some("agent"), 0) => b'a',
+                (Some("agent"), _) => b'b',
+                (Some("agent_closed"), 0) => b'c',
+                (Some("agent_closed"), _) => b'd',
+                (Some("agent_failed"), _) => b'x',
+                (Some("timer"), _) => b't',
+                (Some("editor_closed"), _) => b'e',
                 _ => continue,
             };
             talk.push(kind);
@@ -84,5 +126,6 @@ fn main() -> std::io::Result<()> {
         std::fs::write(talks.join(name), talk)?;
         std::fs::write(frames.join(name), wire)?;
     }
-    reverse(here)
+    reverse(here)?;
+    passing(here)
 }

@@ -8,5 +8,6 @@ pub mod http;
 pub mod mcp_http;
 pub mod reader;
 pub mod relay;
+pub mod scratch;
 pub mod sink;
 pub mod stdio;

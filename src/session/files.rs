@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::peer::scratch::Scratch;
 use crate::translate::FileContent;
 
 /// Larger files are not shown before they change; their change comes with the result.
@@ -58,34 +59,29 @@ fn inside(real: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|root| fs::canonicalize(root).is_ok_and(|root| real.starts_with(root)))
 }
 
-/// A file that only this user can read, removed when it is dropped.
+/// A file that only this user can read, removed when it is dropped; if diglot is killed, with the next one.
 #[derive(Debug)]
-pub(super) struct Private(PathBuf);
+pub(super) struct Private {
+    path: PathBuf,
+    _folder: Scratch,
+}
 
 impl Private {
-    /// Writes a new one in the system's temporary folder.
+    /// Writes a new one.
     pub(super) fn create(text: &str) -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("diglot-{}.json", uuid::Uuid::new_v4()));
+        let folder = Scratch::create(usize::MAX)?;
+        let path = folder.path().join("mcp.json");
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&path)?;
-        let private = Self(path);
         file.write_all(text.as_bytes())?;
-        Ok(private)
+        Ok(Self { path, _folder: folder })
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Private {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0) {
-            tracing::warn!(%error, file = %self.0.display(), "a temporary file with MCP servers could not be removed");
-        }
+        &self.path
     }
 }
 

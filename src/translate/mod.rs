@@ -22,9 +22,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::wire::acp::{ContentBlock, ContentChunk, SessionNotification, SessionUpdate, methods};
+use crate::wire::acp::{ContentBlock, ContentChunk, SessionNotification, SessionUpdate};
 use crate::wire::acp_client::McpServer;
-use crate::wire::jsonrpc;
 use crate::wire::stream_json_agent::{Delta, StreamEvent, stream_event};
 
 /// A state machine between two wires.
@@ -301,7 +300,7 @@ impl Chunk {
             ChunkKind::Message => SessionUpdate::AgentMessageChunk(chunk),
             ChunkKind::Thought => SessionUpdate::AgentThoughtChunk(chunk),
         };
-        jsonrpc::notification(methods::SESSION_UPDATE, &SessionNotification { session_id: &self.session_id, update })
+        SessionNotification { session_id: &self.session_id, update }.to_line()
     }
 }
 
@@ -405,6 +404,6 @@ impl Actions {
     }
 
     pub(crate) fn update(&mut self, session_id: &str, update: SessionUpdate<'_>) {
-        self.near(jsonrpc::notification(methods::SESSION_UPDATE, &SessionNotification { session_id, update }));
+        self.near(SessionNotification { session_id, update }.to_line());
     }
 }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::jsonrpc;
 use super::text::{Raw, boolean};
 
 /// The version diglot speaks (acp.md, section 0.1).
@@ -198,6 +199,14 @@ pub struct SessionNotification<'a> {
     pub session_id: &'a str,
     /// What happened.
     pub update: SessionUpdate<'a>,
+}
+
+impl SessionNotification<'_> {
+    /// The line that says it.
+    #[must_use]
+    pub fn to_line(&self) -> Vec<u8> {
+        jsonrpc::notification(methods::SESSION_UPDATE, self)
+    }
 }
 
 /// `session/update`'s variants that diglot writes.

@@ -338,7 +338,7 @@ pub mod codes {
 }
 
 /// Writes a value as one JSON line without the LF.
-pub(crate) fn to_line<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+pub fn to_line<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut line = Vec::with_capacity(256);
     // Our own types serialise to objects with string keys and finite numbers, which cannot fail into a `Vec`.
     if serde_json::to_writer(&mut line, value).is_err() {

@@ -148,19 +148,19 @@ macro_rules! lenient {
         #[derive(Debug, Default, serde::Deserialize)]
         #[serde(default)]
         pub struct $name<'a> {
-            $($(#[$fdoc])* #[serde(borrow $(, rename = $rename)?)] pub $field: $crate::wire::text::Raw<'a>,)*
+            $($(#[$fdoc])* #[serde(borrow $(, rename = $rename)?)] pub $field: $crate::text::Raw<'a>,)*
         }
         impl<'a> $name<'a> {
             /// Reads the members it knows; anything but an object is empty.
             #[must_use]
-            pub fn read(raw: $crate::wire::text::Raw<'a>) -> Self {
+            pub fn read(raw: $crate::text::Raw<'a>) -> Self {
                 raw.map(|r| Self::of_line(r.get().as_bytes())).unwrap_or_default()
             }
             /// Reads the members it knows from a whole line.
             #[must_use]
             pub fn of_line(line: &'a [u8]) -> Self {
                 // serde would also read an array into a struct, by position.
-                if $crate::wire::stream_json::is_object(line) { serde_json::from_slice(line).unwrap_or_default() } else { Self::default() }
+                if $crate::stream_json::is_object(line) { serde_json::from_slice(line).unwrap_or_default() } else { Self::default() }
             }
         }
     };

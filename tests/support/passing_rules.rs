@@ -73,6 +73,8 @@ struct Process {
     questions: Vec<Question>,
     /// Sessions that are taken up again: their history is not for the editor.
     returning: BTreeSet<String>,
+    /// Sessions that it has opened.
+    opened: BTreeSet<String>,
 }
 
 /// What was found wrong so far, and what was seen.
@@ -392,6 +394,14 @@ impl Judge {
             Rpc::Response { id, outcome } => {
                 if let Some((method, session)) = process.waiting.remove(&id) {
                     process.initialized |= method == "initialize" && outcome.is_ok();
+                    if let Ok(result) = &outcome {
+                        let new = text(result, "/sessionId");
+                        match &*method {
+                            "session/new" | "session/fork" => _ = process.opened.insert(new),
+                            "session/load" | "session/resume" => _ = process.opened.insert(session.clone()),
+                            _ => {}
+                        }
+                    }
                     // One that cannot be taken up, or not yet, goes on saying what is not for the editor.
                     let again =
                         |(m, s): &(String, String)| matches!(&**m, "session/load" | "session/resume") && *s == session;
@@ -408,8 +418,14 @@ impl Judge {
                 let says = update["content"]["type"].is_string() && update["content"]["text"] != "";
                 let sets = process.waiting.values().any(|(method, of)| method == "session/set_mode" && *of == id);
                 let only_mode = sets && text(update, "/content/text").starts_with("[MODE_UPDATE] ");
+                let opens = |(method, of): &(String, String)| {
+                    matches!(&**method, "session/load" | "session/resume") && *of == id
+                };
+                // Of one that it had refused to open, it can say nothing.
+                let its = process.opened.contains(&id) || process.waiting.values().any(opens);
                 if is_text && says && !only_mode && !process.returning.contains(&id) {
                     match self.sessions.get_mut(&id) {
+                        Some(_) if !its => {}
                         Some(session) => session.texts.push(update.to_string()),
                         None => self.early.entry(id).or_default().push(update.to_string()),
                     }

@@ -1,11 +1,9 @@
 //! The relay over a Unix socket.
 //!
-//! Owns the folder with the socket, the task that accepts, and one task per connection. Invariant: a connection is in the
+//! Owns the socket, the task that accepts, and one task per connection. Invariant: a connection is in the
 //! map from before its `Opened` until its `Closed`, and what is sent to one that is not there is dropped.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +19,15 @@ use uuid::Uuid;
 
 use super::{Conn, RelayEvent, pipe_args};
 use crate::peer::reader::FrameReader;
+use crate::peer::scratch::Scratch;
 use crate::peer::sink::LineSink;
 use crate::peer::stdio::{Stdin, Stdout};
 use crate::wire::frame::{Frame, write_line};
 
 /// What a socket's path may have at most: 104 with the NUL on macOS, 108 on Linux.
 const PATH: usize = 103;
+/// The socket in its folder.
+const SOCKET: &str = "/mcp";
 /// Events that may wait for the session.
 const EVENTS: usize = 64;
 /// Messages that may wait for one client.
@@ -43,7 +44,9 @@ const LAST: Duration = Duration::from_secs(2);
 /// A listener for the clients of an agent. Dropped, it ends all connections and removes its folder.
 #[derive(Debug)]
 pub struct Relay {
-    folder: Folder,
+    socket: PathBuf,
+    /// Where the socket lies.
+    _folder: Scratch,
     token: String,
     events: mpsc::Receiver<RelayEvent>,
     clients: Clients,
@@ -58,13 +61,6 @@ struct Client {
     sink: LineSink,
     /// Dropped to end the connection.
     _open: oneshot::Sender<()>,
-}
-
-/// The folder with the socket.
-#[derive(Debug)]
-struct Folder {
-    dir: PathBuf,
-    socket: PathBuf,
 }
 
 /// The first line of a connection.
@@ -90,19 +86,20 @@ impl Relay {
     /// # Errors
     /// What the system said.
     pub fn open() -> io::Result<Self> {
-        let folder = Folder::create()?;
-        let listener = UnixListener::bind(&folder.socket)?;
+        let folder = Scratch::create(PATH - SOCKET.len())?;
+        let socket = folder.path().join(&SOCKET[1..]);
+        let listener = UnixListener::bind(&socket)?;
         let token = Uuid::new_v4().simple().to_string();
         let (sender, events) = mpsc::channel(EVENTS);
         let clients = Clients::default();
         let accept = tokio::spawn(accept(listener, token.clone(), sender, Arc::clone(&clients)));
-        Ok(Self { folder, token, events, clients, accept })
+        Ok(Self { socket, _folder: folder, token, events, clients, accept })
     }
 
     /// The socket.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.folder.socket
+        &self.socket
     }
 
     /// What a client has to know; for the variable [`TOKEN`](super::TOKEN) of its environment.
@@ -114,7 +111,7 @@ impl Relay {
     /// The arguments for diglot's program that make it a pipe to `server`.
     #[must_use]
     pub fn pipe_args(&self, server: &str) -> Vec<String> {
-        pipe_args(&self.folder.socket.to_string_lossy(), server)
+        pipe_args(&self.socket.to_string_lossy(), server)
     }
 
     /// The next event; waits for ever where nothing happens. May be dropped at any time, as `select!` does, without losing
@@ -154,42 +151,6 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.accept.abort();
         self.clients.clear();
-    }
-}
-
-impl Folder {
-    fn create() -> io::Result<Self> {
-        let mut last = None;
-        // The system's temporary folder may have a path that is too long for a socket.
-        for parent in [std::env::temp_dir(), PathBuf::from("/tmp")] {
-            let mut name = Uuid::new_v4().simple().to_string();
-            name.truncate(12);
-            let dir = parent.join(format!("diglot-{name}"));
-            let socket = dir.join("mcp");
-            if socket.as_os_str().len() > PATH {
-                continue;
-            }
-            // Only this user gets in, whatever the socket's own mode is.
-            match fs::DirBuilder::new().mode(0o700).create(&dir) {
-                Ok(()) => return Ok(Self { dir, socket }),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the temporary folder's path is too long; set TMPDIR to another",
-            )
-        }))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let removed = fs::remove_dir_all(&self.dir);
-        if let Err(error) = removed {
-            tracing::warn!(%error, folder = %self.dir.display(), "the relay's folder could not be removed");
-        }
     }
 }
 

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::wire::jsonrpc::to_line;
+use crate::jsonrpc::to_line;
 
 /// A content block of a user message.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -1,4 +1,9 @@
 //! The protocols as bytes and messages. No I/O, no clock, no decisions.
+//!
+//! A crate of its own, because every message of every token passes it: the rest of diglot is compiled to be small, this to be
+//! fast (`[profile.release.package]` of the workspace).
+
+#![forbid(unsafe_code)]
 
 pub mod acp;
 pub mod acp_client;

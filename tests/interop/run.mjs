@@ -28,6 +28,7 @@ import { editorChecks } from './checks/editors.mjs';
 import { hostChecks } from './checks/hosts.mjs';
 import { killChecks } from './checks/kills.mjs';
 import { programChecks } from './checks/programs.mjs';
+import { serverChecks } from './checks/servers.mjs';
 import { turnChecks } from './checks/turns.mjs';
 import { wireChecks } from './checks/wire.mjs';
 import { DrivenEditor } from './lib/editor.mjs';
@@ -66,13 +67,18 @@ export async function startServer() {
 }
 
 function allChecks(place) {
+  const clients = [
+    { name: 'acpx', make: (sandbox) => new AcpxEditor(sandbox) },
+    ...Object.entries({
+      ts: [process.execPath, path.join(here, 'clients/ts_sdk.mjs'), place.tsSdk],
+      python: [place.python, path.join(here, 'clients/py_sdk.py')],
+    }).map(([name, argv]) => ({ name, library: true, make: (sandbox) => new DrivenEditor(sandbox, argv) })),
+  ];
   return [
-    ...conversationChecks('acpx', AcpxEditor),
-    ...conversationChecks('ts', DrivenEditor, [process.execPath, path.join(here, 'clients/ts_sdk.mjs'), place.tsSdk]),
-    ...conversationChecks('python', DrivenEditor, [place.python, path.join(here, 'clients/py_sdk.py')]),
+    ...clients.flatMap((client) => conversationChecks(client)),
     ...turnChecks, ...wireChecks, ...killChecks,
-    ...agentChecks, ...hostChecks(hostCommand), ...programChecks(hostCommand), ...circleChecks(hostCommand, agentCommand),
-    ...editorChecks(agentCommand),
+    ...agentChecks, ...hostChecks(hostCommand), ...serverChecks(hostCommand), ...programChecks(hostCommand), ...circleChecks(hostCommand, agentCommand),
+    ...editorChecks(agentCommand, clients),
   ];
 }
 

@@ -1,7 +1,7 @@
 // Installs the real programs that the interop checks drive, by name and exact version, under <target>/interop.
 // Safe and quick to run again: what is already there in the right version is left alone.
 //
-//   node setup.mjs [all]       prints where everything is, as JSON; with `all`, installs the agents and hosts of the reverse half too
+//   node setup.mjs [all]       prints where everything is, as JSON; with `all`, installs the agents, hosts and servers of the reverse half too
 //   DIGLOT_PEERS=DIR           another place for the programs (several checkouts can share one)
 //
 // Needs node, npm and python3 (with venv) on PATH.
@@ -104,7 +104,7 @@ export function setup() {
   };
 }
 
-/** Installs the packages of one agent or host {name, npm?, pypi?, also?, cargo?}; returns its folder. One without packages is in PEERS. */
+/** Installs the packages of one agent, host or server {name, npm?, pypi?, also?, cargo?}; returns its folder. One without packages is in PEERS. */
 export function install(kind, { name, npm, pypi, also, cargo }) {
   if (!npm && !pypi && !cargo) return PEERS;
   const folder = path.join(PEERS, kind, name);
@@ -119,8 +119,10 @@ async function main() {
   if (process.argv[2] === 'all') {
     const { AGENTS } = await import('./agents/index.mjs');
     const { HOSTS, PROGRAMS } = await import('./hosts/index.mjs');
+    const { SERVERS } = await import('./servers/index.mjs');
     place.agents = Object.fromEntries(AGENTS.map((agent) => [agent.name, install('agents', agent)]));
     place.hosts = Object.fromEntries([...HOSTS, ...Object.values(PROGRAMS)].map((host) => [host.name, install('hosts', host)]));
+    place.servers = Object.fromEntries(SERVERS.map((server) => [server.name, install('servers', server)]));
   }
   process.stdout.write(`${JSON.stringify(place, null, 2)}\n`);
 }

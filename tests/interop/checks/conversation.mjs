@@ -26,14 +26,14 @@ function judgeEdit(report, edit, { path, before, after, wholeOld }) {
 }
 
 /**
- * The checks for one client: `Client` is its Editor class, made with `new Client(sandbox, ...extra)`. `need.session`: the check
- * needs the answers to initialize and session/new, or several prompts in one session.
+ * The checks for one client {name, make(sandbox) -> its Editor}. `need.session`: the check needs the answers to initialize and
+ * session/new, or several prompts in one session.
  */
-export function conversationChecks(client, Client, ...extra) {
+export function conversationChecks(client) {
   const check = (name, body, need = {}) => ({
-    name: `${client}/${name}`,
+    name: `${client.name}/${name}`,
     async run({ sandbox, report, use }) {
-      const editor = use(new Client(sandbox, ...extra));
+      const editor = use(client.make(sandbox));
       await editor.start(need);
       await body({ sandbox, report, editor });
     },

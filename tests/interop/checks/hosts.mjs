@@ -35,12 +35,12 @@ export function launcher(sandbox, agent, command) {
 }
 
 /** The turn ended well; returns whether. */
-function well(report, result) {
+export function well(report, result) {
   return report.equal([result.subtype, result.is_error], ['success', false], `the result (${json(result.errors ?? result.result)?.slice(0, 300)})`);
 }
 
 /** Each call of the turn has exactly one result, after it. Returns the pairs {use, result}. */
-function paired(report, events) {
+export function paired(report, events) {
   const uses = blocks(events, 'assistant', 'tool_use');
   const results = blocks(events, 'user', 'tool_result');
   report.equal(results.map((block) => block.tool_use_id).sort(), uses.map((block) => block.id).sort(), 'each tool_use has one tool_result');

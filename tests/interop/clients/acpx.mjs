@@ -17,8 +17,8 @@ import { Editor } from '../lib/editor.mjs';
 const here = path.dirname(fileURLToPath(import.meta.url));
 const FLAGS = { allow_once: '--approve-all', reject_once: '--deny-all' };
 
-/** The mode that an agent's sessions must be put in, once one has been seen: undefined = not known yet, null = none. */
-let modeToSet;
+/** The mode that the sessions of an agent (by its command) must be put in, once one has been seen; null = none. */
+const modes = new Map();
 
 export class AcpxEditor extends Editor {
   constructor(sandbox) {
@@ -32,8 +32,9 @@ export class AcpxEditor extends Editor {
   get decide() { return () => undefined; }
 
   async start({ session = false } = {}) {
-    if (session || modeToSet === undefined) { this.inSession = true; await super.start(); modeToSet = this.mode ?? null; }
-    this.mode = modeToSet;
+    const agent = this.sandbox.agent.join(' ');
+    if (session || !modes.has(agent)) { this.inSession = true; await super.start(); modes.set(agent, this.mode ?? null); }
+    this.mode = modes.get(agent);
     return this;
   }
 
@@ -71,7 +72,8 @@ export class AcpxEditor extends Editor {
   sendPrompt(tag, text) {
     const held = this.policy === undefined;
     const once = held || !this.inSession;
-    const ids = { prompt: undefined, asks: new Map() };
+    // `agents`: what the agent asked and acpx has not answered; both number from 0, so an id alone does not say whose it is.
+    const ids = { prompt: undefined, agents: new Map() };
     const args = [
       ...(held ? [] : [FLAGS[this.policy]]),
       ...(once ? ['exec', ...(this.mode ? ['--config-option', `mode=${this.mode}`] : [])] : ['prompt']),
@@ -92,12 +94,14 @@ export class AcpxEditor extends Editor {
     try { line = JSON.parse(text); } catch { return; }
     if (line.method === 'session/update') this.see({ type: 'update', turn: tag, update: line.params.update });
     else if (line.method === 'session/prompt') ids.prompt = line.id;
-    else if (line.method === 'session/request_permission') {
-      ids.asks.set(line.id, line.params);
-      this.see({ type: 'ask', turn: tag, tag: line.id, request: line.params });
-    } else if (line.method === undefined && line.result?.outcome !== undefined && ids.asks.has(line.id)) {
-      const { optionId } = line.result.outcome;
-      const kind = ids.asks.get(line.id).options.find((option) => option.optionId === optionId)?.kind ?? 'cancelled';
+    else if (line.id !== undefined && /^(session\/request_permission$|fs\/|terminal\/|_)/.test(line.method)) {
+      ids.agents.set(line.id, line);
+      if (line.method === 'session/request_permission') this.see({ type: 'ask', turn: tag, tag: line.id, request: line.params });
+    } else if (line.method === undefined && ids.agents.has(line.id)) {
+      const { method, params } = ids.agents.get(line.id);
+      ids.agents.delete(line.id);
+      if (method !== 'session/request_permission') return;
+      const kind = params.options.find((option) => option.optionId === line.result?.outcome?.optionId)?.kind ?? 'cancelled';
       this.see({ type: 'replied', turn: tag, tag: line.id, kind });
     } else if (line.method === undefined && ids.prompt !== undefined && line.id === ids.prompt) {
       this.see({ type: 'answer', turn: tag, tag, ...(line.error ? { error: line.error } : { result: line.result }) });

@@ -13,7 +13,8 @@
 //        {"event":"hook","tag":…,"name":…,"input":…}       {"event":"called","arguments":…}   our MCP tool ran
 //        {"event":"did","tag":…,"error"?:…}                {"event":"withdrawn","tag":…}
 //        {"event":"ended","error"?:…}               the SDK's iterator ended or threw
-//   O = {cwd, callback, partial, hooks:[NAME…], calc, model, mode, resume, schema, allowed:[…]}, all but cwd optional
+//   O = {cwd, callback, partial, hooks:[NAME…], calc, servers:{NAME:…}, model, mode, resume, schema, allowed:[…]}, all but
+//       cwd optional; calc: a server of our own, servers: of others, as the SDK takes them
 //
 //   node ts_sdk.mjs FOLDER        FOLDER has the SDK in its node_modules
 
@@ -41,7 +42,7 @@ function put(event, signal) {
   });
 }
 
-function sdkOptions({ cwd, callback, partial, hooks, calc, model, mode, resume, schema, allowed }) {
+function sdkOptions({ cwd, callback, partial, hooks, calc, servers, model, mode, resume, schema, allowed }) {
   const hook = (name) => [{ hooks: [(input, _, { signal }) => put({ event: 'hook', name, input }, signal)] }];
   const add = tool('add', 'Adds two numbers', { a: z.number(), b: z.number() }, async (input) => {
     say({ event: 'called', arguments: input });
@@ -55,6 +56,7 @@ function sdkOptions({ cwd, callback, partial, hooks, calc, model, mode, resume, 
     ...(partial ? { includePartialMessages: true } : {}),
     ...(hooks ? { hooks: Object.fromEntries(hooks.map((name) => [name, hook(name)])) } : {}),
     ...(calc ? { mcpServers: { calc: createSdkMcpServer({ name: 'calc', version: '1.0.0', tools: [add] }) } } : {}),
+    ...(servers ? { mcpServers: servers } : {}),
     ...(model ? { model } : {}),
     ...(mode ? { permissionMode: mode } : {}),
     ...(resume ? { resume } : {}),

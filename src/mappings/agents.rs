@@ -90,6 +90,8 @@ pub struct AcpWays {
     pub authenticate: Option<String>,
     /// False: `session/load` is announced and does not work (quirk 58).
     pub load: bool,
+    /// False: MCP servers over SSE are announced and do not work (Grok 1.0 speaks streamable HTTP to them).
+    pub mcp_sse: bool,
     /// True: `cancelled` may be the echo of an earlier turn (quirk 9).
     pub stale_cancelled: bool,
     /// True: it has one live session in a process, and no other directory than the process's (quirks 46 and 47).
@@ -114,6 +116,7 @@ impl Default for AcpWays {
             asks_in_progress: false,
             authenticate: None,
             load: true,
+            mcp_sse: true,
             stale_cancelled: false,
             process_per_session: false,
             shell_lines: false,

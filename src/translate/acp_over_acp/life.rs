@@ -115,6 +115,9 @@ impl AcpOverAcp {
         if !profile.acp.load && can.get("loadSession").is_some() {
             can["loadSession"] = json!(false);
         }
+        if !profile.acp.mcp_sse && can.pointer("/mcpCapabilities/sse").is_some() {
+            can["mcpCapabilities"]["sse"] = json!(false);
+        }
         if !result.get("agentInfo").is_some_and(|info| info["name"].is_string() && info["version"].is_string()) {
             // Grok and CodeBuddy do not say who they are.
             let version = result.get("_meta").and_then(|meta| meta["agentVersion"].as_str()).unwrap_or("unknown");

@@ -394,7 +394,9 @@ impl AcpOverClaude {
     /// `usage_update`: told once the size of the context is known, which only a result says.
     fn usage(&mut self, result: &ResultLine<'_>, out: &mut Actions) {
         let Some(size) = context_window(result.model_usage, self.model.as_deref()) else { return };
-        let cost = float(result.total_cost_usd).map(|amount| Cost { amount, currency: "USD" });
+        // Nothing is what agents behind `diglot claude` say that do not know it.
+        let cost =
+            float(result.total_cost_usd).filter(|amount| *amount > 0.0).map(|amount| Cost { amount, currency: "USD" });
         let used = self.context_used;
         if used == 0 {
             // Nothing was told of it.

@@ -139,7 +139,8 @@ impl ClaudeOverAcp {
             rounds = rounds.min(most.max(1));
         }
         self.spent.add(&model, usage, self.cost_usd);
-        let size = self.context.map_or(200_000, |(_, size)| size);
+        // 0: the agent does not tell.
+        let size = self.context.map_or(0, |(_, size)| size);
         let mut line = json!({
             "type": "result",
             "subtype": verdict.subtype,

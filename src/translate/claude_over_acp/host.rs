@@ -245,7 +245,7 @@ impl ClaudeOverAcp {
                 out.near(ok(json!({"cancelled": self.queue.len() < before})));
             }
             "get_context_usage" => {
-                let (used, size) = self.context.unwrap_or((0, 200_000));
+                let (used, size) = self.context.unwrap_or_default();
                 let percentage = if size == 0 { 0.0 } else { used as f64 * 100.0 / size as f64 };
                 out.near(ok(json!({
                     "categories": [], "totalTokens": used, "maxTokens": size, "rawMaxTokens": size,

@@ -70,6 +70,7 @@ impl ClaudeOverAcp {
             return self.give_up(&said, out);
         }
         self.agent.serves = serves(result.agent_capabilities);
+        self.agent.serves.sse &= self.set.profile.acp.mcp_sse;
         self.agent.stage = Stage::Initialized;
         self.open_session(out);
     }

@@ -70,9 +70,13 @@ impl ClaudeOverAcp {
 
     fn say_piece(&mut self, kind: ChunkKind, agent_id: Option<&str>, piece: &str, out: &mut Actions) {
         let cost = length(piece);
-        // Another message begins: the agent says so, or calls were made since.
+        // Another message begins: the agent says so, or calls were made since. OpenCode gives the thoughts before a message
+        // an id of their own.
         let other = self.stream.message.as_ref().is_some_and(|m| {
-            m.has_calls || (agent_id.is_some() && m.agent_id.is_some() && m.agent_id.as_deref() != agent_id)
+            let is_thought_on = kind == ChunkKind::Message
+                && m.open.as_ref().is_some_and(|block| block.kind == ChunkKind::Thought && block.index == 0);
+            let differs = agent_id.is_some() && m.agent_id.is_some() && m.agent_id.as_deref() != agent_id;
+            m.has_calls || (differs && !is_thought_on)
         });
         if other {
             self.end_message("end_turn", out);
@@ -115,7 +119,7 @@ impl ClaudeOverAcp {
     /// Opens a message if none is open.
     fn begin_message(&mut self, agent_id: Option<&str>, out: &mut Actions) {
         if let Some(message) = &mut self.stream.message {
-            if message.agent_id.is_none() {
+            if message.agent_id.as_deref() != agent_id && agent_id.is_some() {
                 message.agent_id = agent_id.map(ToOwned::to_owned);
             }
             return;
@@ -246,9 +250,10 @@ impl ClaudeOverAcp {
         out.near(line);
     }
 
-    /// The tokens of a message: its own, or, of an agent that tells only those of the turn, the turn's so far.
+    /// The tokens of a message: its own, or, of an agent that tells only those of the turn, the turn's, while it is the only
+    /// one. A sum over several is no message's: whoever takes the last one for what is in the context would be misled.
     fn tokens_of(&self, own: Option<Usage>) -> Usage {
-        let of_turn = || self.turn.as_ref().filter(|t| !t.counts_messages).and_then(|t| t.usage);
+        let of_turn = || self.turn.as_ref().filter(|t| !t.counts_messages && t.rounds <= 1).and_then(|t| t.usage);
         own.or_else(of_turn).unwrap_or_default()
     }
 

@@ -16,5 +16,4 @@ export const grok = {
   ask: (question, labels) => ['ask_user_question', { questions: [{ question, header: 'Choose', options: labels.map((label) => ({ label, description: label })), multiSelect: false }] }],
   mcp: (server, tool) => `${server}__${tool}`,
   models: ['interop-model', 'interop-model-2'],
-  lacks: { 'mcp-sse': 'says that it reaches such servers, and speaks streamable HTTP to them' },
 };

@@ -301,7 +301,8 @@ impl Conversation {
         let mut text = line.to_owned();
         while let Some(start) = text.find("\"@") {
             let rest = &text[start + 2..];
-            let name = rest.split('"').next().unwrap_or_default().to_owned();
+            let (name, _) = rest.split_once('"').ok_or("a name without an end")?;
+            let name = name.to_owned();
             let id = match name.strip_prefix("ask ") {
                 Some(number) => {
                     let at = number.parse::<usize>().ok().and_then(|n| n.checked_sub(1));

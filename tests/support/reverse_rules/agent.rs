@@ -169,8 +169,10 @@ impl Judge {
         let rejects = question.options.iter().any(|(_, kind)| kind.starts_with("reject"));
         match text(&result, "/outcome/outcome") {
             "cancelled" => {
-                // The cancel itself follows in the same event (quirk 18), or was sent in this turn.
-                if !question.withdrawn && rejects && !self.cancelled {
+                // The cancel itself follows in the same event (quirk 18), or was sent in this turn. Without a prompt there is
+                // nothing to cancel, and nobody to ask.
+                let prompted = self.waiting.values().any(|m| m == "session/prompt");
+                if !question.withdrawn && rejects && !self.cancelled && prompted {
                     self.owes_cancel = Some(question.call.clone());
                 }
                 Ok(())

@@ -6,10 +6,12 @@
 //! raw, because a malformed line ends claude and `bash_command` runs without a permission check (section 2.2).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::text::{Raw, text};
 
@@ -136,6 +138,11 @@ impl<'a> DeltaLine<'a> {
     }
 }
 
+/// The members of an object, unread; of those that come twice the last.
+pub(crate) fn members(line: &[u8]) -> HashMap<String, &RawValue> {
+    serde_json::from_slice(line).unwrap_or_default()
+}
+
 /// Whether a text is a JSON object, if it is JSON.
 pub(crate) fn is_object(json: &[u8]) -> bool {
     json.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')
@@ -143,6 +150,8 @@ pub(crate) fn is_object(json: &[u8]) -> bool {
 
 /// Types whose members are read one by one: what is absent, `null` or of another shape is `None`.
 macro_rules! lenient {
+    (@name $field:ident $rename:literal) => { $rename };
+    (@name $field:ident) => { stringify!($field) };
     ($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident $(= $rename:literal)?,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Default, serde::Deserialize)]
@@ -160,7 +169,16 @@ macro_rules! lenient {
             #[must_use]
             pub fn of_line(line: &'a [u8]) -> Self {
                 // serde would also read an array into a struct, by position.
-                if $crate::stream_json::is_object(line) { serde_json::from_slice(line).unwrap_or_default() } else { Self::default() }
+                if !$crate::stream_json::is_object(line) {
+                    return Self::default();
+                }
+                serde_json::from_slice(line).unwrap_or_else(|_| Self::of_members(line))
+            }
+            /// Of a member that comes twice, which serde refuses, the last counts, as in JavaScript.
+            fn of_members(line: &'a [u8]) -> Self {
+                let members = $crate::stream_json::members(line);
+                let member = |name: &str| members.get(name).copied().filter(|raw| raw.get() != "null");
+                Self { $($field: member($crate::stream_json::lenient!(@name $field $($rename)?)),)* }
             }
         }
     };
@@ -505,6 +523,15 @@ mod tests {
         ] {
             assert!(DeltaLine::parse(odd).is_none());
         }
+    }
+
+    #[test]
+    fn of_a_member_that_comes_twice_the_last_counts_and_the_others_are_not_lost() {
+        let raw = br#"{"role":"user","content":"a","content":"b","id":"x","id":null}"#;
+        let message = ApiMessage::of_line(raw);
+        assert_eq!(text(message.content).as_deref(), Some("b"));
+        assert_eq!(text(message.role).as_deref(), Some("user"));
+        assert!(message.id.is_none());
     }
 
     #[test]

@@ -60,7 +60,24 @@ impl<'a> Line<'a> {
         if !is_object(line) {
             return Err(serde::de::Error::custom("a line must be a JSON object"));
         }
-        serde_json::from_slice(line)
+        serde_json::from_slice(line).or_else(|error| Self::of_members(line).ok_or(error))
+    }
+
+    /// Of a member that comes twice, which serde refuses, the last counts.
+    fn of_members(line: &'a [u8]) -> Option<Self> {
+        let members = members(line);
+        let member = |name: &str| members.get(name).copied().filter(|raw| raw.get() != "null");
+        (!members.is_empty()).then(|| Self {
+            kind: member("type"),
+            subtype: member("subtype"),
+            parent_tool_use_id: member("parent_tool_use_id"),
+            session_id: member("session_id"),
+            event: member("event"),
+            message: member("message"),
+            request_id: member("request_id"),
+            request: member("request"),
+            response: member("response"),
+        })
     }
 
     /// The `type`, or an empty string.
@@ -532,6 +549,9 @@ mod tests {
         assert_eq!(text(message.content).as_deref(), Some("b"));
         assert_eq!(text(message.role).as_deref(), Some("user"));
         assert!(message.id.is_none());
+        let line = Line::parse(br#"{"type":"user","type":"assistant","message":{}}"#).unwrap_or_default();
+        assert_eq!((line.kind().as_ref(), line.message.is_some()), ("assistant", true));
+        assert!(Line::parse(br#"{"type":"user","type":"#).is_err());
     }
 
     #[test]

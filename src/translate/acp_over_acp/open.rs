@@ -300,12 +300,14 @@ impl AcpOverAcp {
         self.next_prompt(id, out);
     }
 
-    /// What came between the opening and the mode is told all the same, though the session does not begin.
+    /// What came between the opening and the mode is told all the same, though the process has ended; what it asked is not.
     pub(super) fn say_early(&mut self, id: &Arc<str>, out: &mut Actions) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.state = State::Live;
         for line in std::mem::take(&mut session.early) {
-            self.far_line(&line, out);
+            if let Ok(jsonrpc::Message::Notification { .. }) = jsonrpc::Message::parse(&line) {
+                self.far_line(&line, out);
+            }
         }
         if let Some(session) = self.sessions.get_mut(id) {
             session.calls.end(id, out);

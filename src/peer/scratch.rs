@@ -2,7 +2,8 @@
 //!
 //! Owns one place per user, below `XDG_RUNTIME_DIR` or the system's temporary folder, with a folder for each [`Scratch`] and a
 //! lock beside it that its process holds. Keeps: only this user gets in; a folder goes with its owner, and one whose owner was
-//! killed (nobody holds its lock any more) goes when the next one is made.
+//! killed (nobody holds its lock any more) goes when the next one is made. Where no such place can be had (somebody else has
+//! its name, there are no locks) a folder lies by itself, and only its owner removes it.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 pub struct Scratch {
     dir: PathBuf,
     /// Held until the folder is gone.
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
 impl Scratch {
@@ -25,14 +26,15 @@ impl Scratch {
     /// The system's, or that every path would be too long.
     pub fn create(longest: usize) -> io::Result<Self> {
         let temp = std::env::temp_dir();
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        // Not one that another user's session has left to this one (`su`, `sudo -E`).
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| is_safe(dir));
         let mut last = None;
         let mut name = Uuid::new_v4().simple().to_string();
-        name.truncate(12);
+        name.truncate(NAME);
         let fits = |dir: &Path| dir.as_os_str().len() <= longest;
         // The system's temporary folder may have a path that is too long for a socket.
-        let common = runtime.map(|dir| dir.join("diglot")).into_iter();
-        for place in common.chain([&temp, Path::new("/tmp")].map(of_user)) {
+        let shared = [&temp, Path::new("/tmp")].into_iter().filter(|dir| is_safe(dir)).map(of_user);
+        for place in runtime.map(|dir| dir.join("diglot")).into_iter().chain(shared) {
             let dir = place.join(&name);
             if !fits(&dir) {
                 continue;
@@ -52,7 +54,7 @@ impl Scratch {
                 continue;
             }
             match private(&dir) {
-                Ok(()) => return Ok(Self { dir, _lock: None }),
+                Ok(()) => return Ok(Self { dir, lock: None }),
                 Err(error) => last = Some(error),
             }
         }
@@ -66,7 +68,7 @@ impl Scratch {
         let lock = Lock::take(place, name)?;
         let dir = place.join(name);
         private(&dir)?;
-        Ok(Self { dir, _lock: Some(lock) })
+        Ok(Self { dir, lock: Some(lock) })
     }
 
     /// The folder.
@@ -79,17 +81,41 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
+            if let Some(lock) = &mut self.lock {
+                // The next one tries again.
+                lock.stays = true;
+            }
             tracing::warn!(%error, folder = %self.dir.display(), "a temporary folder could not be removed");
         }
     }
 }
 
 /// Makes a folder that only this user gets into.
+#[cfg(unix)]
 fn private(dir: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
+    std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).create(dir)
+}
+
+#[cfg(not(unix))]
+fn private(dir: &Path) -> io::Result<()> {
+    fs::create_dir(dir)
+}
+
+/// Whether nobody else can rename what this user has in a folder: it is his, or one that all share (sticky).
+#[cfg(unix)]
+fn is_safe(dir: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let is = |found: fs::Metadata| {
+        let his = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+        found.is_dir() && (his || (found.uid() == 0 && found.mode() & 0o1000 != 0))
+    };
+    dir.is_absolute() && fs::symlink_metadata(dir).is_ok_and(is)
+}
+
+/// There are no locks that end with their process.
+#[cfg(not(unix))]
+fn is_safe(_dir: &Path) -> bool {
+    false
 }
 
 /// The user's place below a folder that all share.
@@ -127,22 +153,27 @@ fn own(place: &Path) -> io::Result<()> {
 struct Lock {
     path: PathBuf,
     _file: fs::File,
+    /// What it is for is still there.
+    stays: bool,
 }
 
 impl Lock {
     fn take(place: &Path, name: &str) -> io::Result<Self> {
         let path = place.join(format!("{name}{LOCK}"));
         let file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
-        // Who cleans up may hold it for a moment, and removes it then.
-        lock(&file)?;
-        Ok(Self { path, _file: file })
+        // Who cleans up may hold it for a moment, and removes it then; so it is in any case.
+        let lock = Self { path, _file: file, stays: false };
+        self::lock(&lock._file)?;
+        Ok(lock)
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Whoever finds it later removes it.
-        let _ = fs::remove_file(&self.path);
+        if !self.stays {
+            // Whoever finds it later removes it.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -160,12 +191,22 @@ fn lock(_file: &fs::File) -> io::Result<()> {
 /// How the name of a lock ends.
 const LOCK: &str = ".lock";
 
+/// Whether a name is one of those that folders are given.
+fn is_ours(name: &str) -> bool {
+    name.len() == NAME && name.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// How long the name of a folder is.
+const NAME: usize = 12;
+
 /// Removes what the killed have left.
 fn sweep(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let Some(name) = name.to_str().and_then(|name| name.strip_suffix(LOCK)) else { continue };
+        let Some(name) = name.to_str().and_then(|name| name.strip_suffix(LOCK)).filter(|name| is_ours(name)) else {
+            continue;
+        };
         let Ok(file) = fs::OpenOptions::new().write(true).open(entry.path()) else { continue };
         if lock(&file).is_err() {
             continue;
@@ -178,6 +219,7 @@ fn sweep(place: &Path) {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
@@ -191,7 +233,7 @@ mod tests {
     #[test]
     fn a_folder_goes_with_its_owner() {
         let (_parent, place) = place();
-        let made = Scratch::make(&place, "one").unwrap();
+        let made = Scratch::make(&place, "0123456789ab").unwrap();
         fs::write(made.path().join("secret"), "x").unwrap();
         drop(made);
         assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
@@ -200,21 +242,24 @@ mod tests {
     #[test]
     fn what_the_killed_have_left_is_removed_and_what_the_living_have_is_not() {
         let (_parent, place) = place();
-        let alive = Scratch::make(&place, "alive").unwrap();
-        private(&place.join("dead")).unwrap();
-        fs::write(place.join("dead/secret"), "x").unwrap();
-        fs::write(place.join("dead.lock"), "").unwrap();
+        let alive = Scratch::make(&place, "a11fea11fe00").unwrap();
+        private(&place.join("deaddeaddead")).unwrap();
+        fs::write(place.join("deaddeaddead/secret"), "x").unwrap();
+        fs::write(place.join("deaddeaddead.lock"), "").unwrap();
         // Killed before it had a folder.
-        fs::write(place.join("early.lock"), "").unwrap();
+        fs::write(place.join("ea51ea51ea51.lock"), "").unwrap();
+        // Nobody's.
+        for name in [".lock", "...lock", "Cargo.lock"] {
+            fs::write(place.join(name), "").unwrap();
+        }
         sweep(&place);
         let mut left: Vec<_> = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["alive", "alive.lock"]);
+        assert_eq!(left, ["...lock", ".lock", "Cargo.lock", "a11fea11fe00", "a11fea11fe00.lock"]);
         drop(alive);
     }
 
     #[test]
-    #[cfg(unix)]
     fn a_place_that_others_get_into_is_not_used() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let (parent, place) = place();
@@ -225,6 +270,9 @@ mod tests {
         let link = parent.path().join("link");
         symlink(&place, &link).unwrap();
         assert!(own(&link).is_err());
+        assert!(is_safe(&place) && !is_safe(&link) && !is_safe(Path::new("relative")));
+        fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(!is_safe(parent.path()));
     }
 
     #[test]

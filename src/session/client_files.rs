@@ -8,11 +8,15 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::translate::client::{ClientDone, ClientFailure, Want};
 
 /// Larger files are neither read nor written.
 pub(super) const LIMIT: u64 = 16 * 1024 * 1024;
+
+/// Held while a file is compared and written.
+static WRITES: Mutex<()> = Mutex::new(());
 
 type Done = Result<ClientDone, ClientFailure>;
 
@@ -65,12 +69,24 @@ pub(super) fn read(path: &Path, skip: u64, limit: Option<u64>, roots: &[PathBuf]
 }
 
 /// [`ClientWork::Write`](crate::translate::client::ClientWork::Write).
-pub(super) fn write(path: &Path, content: &str, roots: &[PathBuf]) -> Done {
+pub(super) fn write(path: &Path, content: &str, over: Option<&str>, roots: &[PathBuf]) -> Done {
     if content.len() as u64 > LIMIT {
         return Err(too_large(path));
     }
     let place = place(path, roots)?;
     let new = place.there < place.parts.len();
+    // Of two that go by the same content, the second finds another.
+    let _one_by_one = WRITES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(over) = over {
+        let as_shown = match new {
+            true => over.is_empty(),
+            false => matches!(read(path, 0, None, roots), Ok(ClientDone::Text(now)) if now == over),
+        };
+        if !as_shown {
+            let why = format!("{} has changed since the edit was shown; read it again", path.display());
+            return Err(ClientFailure::Failed(why));
+        }
+    }
     let opened = if new { open::new(&place) } else { open::existing(&place, true) };
     let mut file = opened.map_err(|e| opening(path, &e))?;
     // Nothing of it is lost before it is known to be a file.
@@ -282,7 +298,7 @@ mod tests {
         }
 
         fn write(&self, path: impl AsRef<Path>) -> Done {
-            write(path.as_ref(), "new", std::slice::from_ref(&self.inside))
+            write(path.as_ref(), "new", None, std::slice::from_ref(&self.inside))
         }
 
         fn find(&self, path: impl AsRef<Path>, want: Want) -> Done {
@@ -373,7 +389,7 @@ mod tests {
         drop(socket);
         let device = [PathBuf::from("/dev")];
         assert!(not_allowed(read(Path::new("/dev/zero"), 0, None, &device)));
-        assert!(not_allowed(write(Path::new("/dev/null"), "x", &device)));
+        assert!(not_allowed(write(Path::new("/dev/null"), "x", None, &device)));
     }
 
     #[test]
@@ -384,7 +400,7 @@ mod tests {
         fs::write(world.at("bytes"), [0xff, 0xfe]).unwrap();
         assert!(not_allowed(world.read(world.at("bytes"))));
         let large = "x".repeat(usize::try_from(LIMIT).unwrap() + 1);
-        assert!(not_allowed(write(&world.at("b"), &large, std::slice::from_ref(&world.inside))));
+        assert!(not_allowed(write(&world.at("b"), &large, None, std::slice::from_ref(&world.inside))));
         assert!(!world.at("b").exists());
     }
 
@@ -417,6 +433,20 @@ mod tests {
             fs::rename(&aside, &at).unwrap();
         }
         assert_eq!(fs::read_dir(&world.outside).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_edit_is_written_over_just_what_was_compared() {
+        let world = World::new();
+        let over =
+            |content: &str, over: &str| write(&world.at("b"), content, Some(over), std::slice::from_ref(&world.inside));
+        assert!(matches!(over("lost", "what is not there"), Err(ClientFailure::Failed(_))));
+        assert!(!world.at("b").exists());
+        assert_eq!(over("one", ""), Ok(ClientDone::Written));
+        assert_eq!(over("two", "one"), Ok(ClientDone::Written));
+        // The second of two that go by the same content.
+        assert!(matches!(over("lost", "one"), Err(ClientFailure::Failed(_))));
+        assert_eq!(fs::read_to_string(world.at("b")).unwrap(), "two");
     }
 
     #[test]

@@ -58,8 +58,8 @@ pub(super) async fn serve(mut works: mpsc::Receiver<(u64, ClientWork)>, mailbox:
             ClientWork::Read { path, skip, limit, roots } => {
                 blocking(&mut tasks, &mailbox, effect, move || files::read(&path, skip, limit, &roots));
             }
-            ClientWork::Write { path, content, roots } => {
-                blocking(&mut tasks, &mailbox, effect, move || files::write(&path, &content, &roots));
+            ClientWork::Write { path, content, over, roots } => {
+                blocking(&mut tasks, &mailbox, effect, move || files::write(&path, &content, over.as_deref(), &roots));
             }
             ClientWork::Run { terminal, command, roots } => {
                 let (asks, asked) = mpsc::channel(ASKS);

@@ -35,6 +35,8 @@ pub enum ClientWork {
         path: PathBuf,
         /// All that it holds then.
         content: String,
+        /// What it must hold until then, nothing if it is not there; `None`: anything.
+        over: Option<String>,
         /// Where it may lie.
         roots: Vec<PathBuf>,
     },

@@ -331,7 +331,7 @@ pub enum Stop {
 
 /// Where ids come from.
 pub trait IdSource: Send {
-    /// A new UUID in its usual form.
+    /// A new UUID.
     fn uuid(&mut self) -> Uuid;
 }
 

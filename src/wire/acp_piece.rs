@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer, IgnoredAny};
 
 use super::stream_json::Str;
 use super::text::{Object, Raw};
@@ -27,10 +27,15 @@ pub struct Piece<'a> {
 
 #[derive(Deserialize)]
 struct Line<'a> {
-    // Somebody who names an id or an answer means something else.
-    id: Option<IgnoredAny>,
-    result: Option<IgnoredAny>,
-    error: Option<IgnoredAny>,
+    #[serde(borrow)]
+    jsonrpc: Str<'a>,
+    // Somebody who names an id or an answer means something else, be it `null`.
+    #[serde(default, deserialize_with = "there")]
+    id: bool,
+    #[serde(default, deserialize_with = "there")]
+    result: bool,
+    #[serde(default, deserialize_with = "there")]
+    error: bool,
     #[serde(borrow)]
     method: Str<'a>,
     #[serde(borrow)]
@@ -67,6 +72,10 @@ struct Block<'a> {
     text: Str<'a>,
 }
 
+fn there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| true)
+}
+
 impl<'a> Piece<'a> {
     /// Reads a line of just this shape; `None` for every other line, also for one with a `_meta` in its update.
     #[must_use]
@@ -84,7 +93,7 @@ impl<'a> Piece<'a> {
             "agent_thought_chunk" => true,
             _ => return None,
         };
-        let is_notification = line.id.is_none() && line.result.is_none() && line.error.is_none();
+        let is_notification = line.jsonrpc.0 == "2.0" && !line.id && !line.result && !line.error;
         let plain = is_notification && line.method.0 == "session/update" && block.kind.0 == "text";
         (plain && update.meta.is_none()).then_some(Self {
             session_id,
@@ -137,6 +146,9 @@ mod tests {
         for other in [
             line(update).replace("session/update", "_x/update"),
             line(update).replace(r#""method""#, r#""id":1,"method""#),
+            line(update).replace(r#""method""#, r#""id":null,"method""#),
+            line(update).replace(r#""jsonrpc":"2.0","#, ""),
+            line(update).replace(r#""2.0""#, r#""1.0""#),
             line(update).replace(r#""method""#, r#""error":{},"method""#),
             line(update).replace(r#""params":{"sessionId":"s","update":"#, r#""params":["s","#).replace("}}}}", "}}]}"),
             format!("[{}]", line(update)),

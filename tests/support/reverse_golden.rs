@@ -158,7 +158,12 @@ fn write_work(effect: u64, work: &ClientWork) -> String {
         ClientWork::Read { path, skip, limit, .. } => {
             json!({"work": "read", "path": path, "skip": skip, "limit": limit})
         }
-        ClientWork::Write { path, content, .. } => json!({"work": "write", "path": path, "content": content}),
+        ClientWork::Write { path, content, over: None, .. } => {
+            json!({"work": "write", "path": path, "content": content})
+        }
+        ClientWork::Write { path, content, over, .. } => {
+            json!({"work": "write", "path": path, "content": content, "over": over})
+        }
         ClientWork::Run { terminal, command, .. } => json!({
             "work": "run", "terminal": terminal, "program": command.program, "args": command.args,
             "env": command.env, "cwd": command.cwd, "keep": command.keep,

@@ -76,7 +76,10 @@ impl AcpOverAcp {
                     self.end_spoilt(out);
                     self.leave_if_empty(out);
                 }
-                Err(error) => out.near(errors::answer(&passed.near, &errors::mend(&self.set.profile, error).error)),
+                Err(error) => {
+                    out.near(errors::answer(&passed.near, &errors::mend(&self.set.profile, error).error));
+                    self.leave_if_empty(out);
+                }
             },
         }
     }

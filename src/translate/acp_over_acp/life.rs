@@ -145,6 +145,7 @@ impl AcpOverAcp {
         for id in waiting {
             self.take_up(&id, out);
         }
+        self.leave_if_empty(out);
     }
 
     /// The process will not serve; it is ended, and what waits for it is told why.
@@ -265,6 +266,8 @@ impl AcpOverAcp {
             self.fail_waiting(&raw, out);
         }
         if self.set.own && self.sessions.is_empty() {
+            // What has come for it finds nobody.
+            self.fail_waiting(&raw, out);
             return self.leave(out);
         }
         if !self.held.is_empty() || self.sessions.values().any(|session| !session.is_settled()) {

@@ -283,7 +283,7 @@ impl ClaudeOverAcp {
 
     fn agent_answered(&mut self, asked: Asked, outcome: Result<&RawValue, ErrorObject>, out: &mut Actions) {
         match asked {
-            Asked::Initialize | Asked::Authenticate | Asked::Open(_) if self.failed && self.agent.leaving => {
+            Asked::Initialize | Asked::Authenticate | Asked::Open(_) if self.agent.leaving => {
                 out.note("the agent answers after it was given up");
             }
             Asked::Initialize => self.initialized(outcome, out),

@@ -2,7 +2,8 @@
 //!
 //! Owns the reading of `terminal/create` and the line that is decided about. Keeps: what is decided about is what runs. One
 //! of the system's shells that is only there to run one line is left out of it (`bash -lc 'LINE'` is LINE); a directory
-//! that is not the session's is in it, and so is what an agent adds to the environment beyond looks.
+//! that is not the session's is in it, and so is what an agent adds to the environment, but for what says how output looks
+//! and that nobody is at the keyboard.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,9 @@ pub(super) struct CommandLine {
     env: Vec<(String, String)>,
 }
 
-/// Variables that change how output looks or name the agent's session, whatever their value (recordings of grok 1.0.41 and
+/// Variables that change how output looks or name the agent's session, with any plain value (recordings of grok 1.0.41 and
 /// kimi 2.1).
-const LOOKS: [&str; 17] = [
+const LOOKS: [&str; 15] = [
     "TERM",
     "COLORTERM",
     "NO_COLOR",
@@ -34,7 +35,6 @@ const LOOKS: [&str; 17] = [
     "CLICOLOR_FORCE",
     "COLUMNS",
     "LINES",
-    "CI",
     "GIT_TERMINAL_PROMPT",
     "NPM_CONFIG_PROGRESS",
     "PIP_PROGRESS_BAR",
@@ -42,11 +42,12 @@ const LOOKS: [&str; 17] = [
     "CARGO_TERM_PROGRESS_WHEN",
     "CARGO_TERM_PROGRESS_WIDTH",
     "GROK_SESSION_ID",
-    "TZ",
 ];
 
 /// Variables that change no more than looks with just this value.
-const LOOKS_AS: [(&str, &str); 6] = [
+const LOOKS_AS: [(&str, &str); 7] = [
+    // Nobody is at the keyboard.
+    ("CI", "true"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("SHELL", "/bin/bash"),
@@ -58,18 +59,18 @@ const LOOKS_AS: [(&str, &str); 6] = [
 impl CommandLine {
     pub(super) fn of(command: &Command, cwd: &Path) -> Self {
         let words = std::iter::once(&command.program).chain(&command.args).map(|word| quoted(word));
-        let line = match one_script(&command.program, &command.args) {
+        let args: Vec<&str> = command.args.iter().map(String::as_str).collect();
+        let line = match one_script(&command.program, &args) {
             Some(script) => unwrapped(script),
             None => words.collect::<Vec<_>>().join(" "),
         };
-        // Kimi goes first where it already is.
-        let here = cwd.to_string_lossy();
-        let goes_here = [format!("cd {} && ", quoted(&here)), format!("cd '{here}' && ")];
-        let goes_here = if command.cwd == cwd { &goes_here[..] } else { &[] };
-        let line = goes_here.iter().find_map(|way| line.strip_prefix(way)).map(str::to_owned).unwrap_or(line);
-        let tells = |(name, value): &&(String, String)| {
-            !LOOKS.contains(&name.as_str()) && !LOOKS_AS.contains(&(name.as_str(), value.as_str()))
+        let line = if command.cwd == cwd { here(&line, cwd).to_owned() } else { line };
+        let looks = |(name, value): &(String, String)| {
+            let known = LOOKS.contains(&name.as_str()) && is_plain(value) && value.len() <= 64;
+            // A line that names it may do with it whatever it likes.
+            (known || LOOKS_AS.contains(&(name.as_str(), value.as_str()))) && !line.contains(name.as_str())
         };
+        let tells = |pair: &&(String, String)| !looks(pair);
         let env = command.env.iter().filter(tells).cloned().collect();
         Self { line, elsewhere: (command.cwd != cwd).then(|| command.cwd.clone()), env }
     }
@@ -122,14 +123,22 @@ fn is_plain(line: &str) -> bool {
     line.chars().all(|c| c.is_alphanumeric() || "_-./+:@%,\\".contains(c))
 }
 
+/// A line without a way to where it runs anyhow: Kimi goes there first.
+pub(super) fn here<'l>(line: &'l str, cwd: &Path) -> &'l str {
+    let cwd = cwd.to_string_lossy();
+    let quotes = format!("'{}'", cwd.replace('\'', "'\\''"));
+    let way = [quoted(&cwd), quotes.into()];
+    way.iter().find_map(|way| line.strip_prefix(&format!("cd {way} && "))).unwrap_or(line)
+}
+
 /// The script of a shell that is given one and nothing else.
-fn one_script<'a>(program: &str, args: &'a [String]) -> Option<&'a str> {
+pub(super) fn one_script<'a>(program: &str, args: &[&'a str]) -> Option<&'a str> {
     // A program of the same name anywhere else may be anything.
     const SYSTEM: [&str; 4] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/opt/homebrew/bin/"];
     let name = SYSTEM.iter().find_map(|place| program.strip_prefix(place)).unwrap_or(program);
     match (name, args) {
-        ("sh" | "bash" | "zsh" | "dash", [flag, script]) if matches!(&**flag, "-c" | "-lc" | "-l -c") => Some(script),
-        ("cmd" | "cmd.exe", [flag, script]) if flag.eq_ignore_ascii_case("/c") => Some(script),
+        ("sh" | "bash" | "zsh" | "dash", [flag, script]) if matches!(*flag, "-c" | "-lc" | "-l -c") => Some(script),
+        ("cmd" | "cmd.exe", [flag, script]) if cfg!(windows) && flag.eq_ignore_ascii_case("/c") => Some(script),
         _ => None,
     }
 }
@@ -137,8 +146,8 @@ fn one_script<'a>(program: &str, args: &'a [String]) -> Option<&'a str> {
 /// A line without a shell around it that only runs one line.
 pub(super) fn unwrapped(line: &str) -> String {
     let Some(words) = words(line) else { return line.to_owned() };
-    let inner = words.split_first().and_then(|(program, args)| one_script(program, args));
-    match inner {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.split_first().and_then(|(program, args)| one_script(program, args)) {
         Some(script) => unwrapped(script),
         None => line.to_owned(),
     }
@@ -169,6 +178,8 @@ fn words(line: &str) -> Option<Vec<String>> {
                         '$' | '`' => return None,
                         '\\' => match rest.next()? {
                             c @ ('"' | '\\' | '$' | '`') => word.push(c),
+                            // A shell takes both away.
+                            '\n' => return None,
                             c => word.extend(['\\', c]),
                         },
                         c => word.push(c),
@@ -233,15 +244,32 @@ mod tests {
         assert_eq!(line(json!({"command": "/bin/bash", "args": ["-c", "cd '/w' && ls; pwd"]})), "ls; pwd");
         assert_eq!(line(json!({"command": "cd /w/sub && ls"})), "cd /w/sub && ls");
         assert_eq!(line(json!({"command": "cd /w && ls", "cwd": "/w/sub"})), "cd /w/sub && cd /w && ls");
+        assert_eq!(line(json!({"command": "bash -c \"rm 'a\\\nb'\""})), "bash -c \"rm 'a\\\nb'\"");
         // A shell of the agent's own making is no wrapper.
         assert_eq!(line(json!({"command": "/w/bash", "args": ["-c", "ls"]})), "/w/bash -c ls");
         assert_eq!(line(json!({"command": "./bash -c ls"})), "./bash -c ls");
     }
 
     #[test]
+    fn a_directory_with_an_apostrophe_hides_nothing() {
+        let cwd = Path::new("/u/Bob's app");
+        let of = |line: &str| {
+            let command = read(json!({"command": line}).as_object().unwrap(), cwd, 1000).unwrap();
+            CommandLine::of(&command, cwd).whole()
+        };
+        let evil = "cd '/u/Bob's app' && ls '; touch x; #'";
+        assert_eq!(of(evil), evil);
+        assert_eq!(of("cd '/u/Bob'\\''s app' && ls"), "ls");
+    }
+
+    #[test]
     fn what_changes_a_command_from_its_environment_is_told() {
         let env = json!([{"name": "TERM", "value": "dumb"}, {"name": "PAGER", "value": "cat"}]);
         assert_eq!(line(json!({"command": "git log", "env": env})), "git log");
+        let env = json!([{"name": "COLUMNS", "value": "rm -rf x"}, {"name": "CI", "value": "true"}]);
+        assert_eq!(line(json!({"command": "make", "env": env})), "export COLUMNS='rm -rf x' && make");
+        let env = json!([{"name": "LINES", "value": "evil"}]);
+        assert_eq!(line(json!({"command": "eval $LINES", "env": env})), "export LINES=evil && eval $LINES");
         let env = json!([{"name": "PAGER", "value": "rm -rf x"}, {"name": "LD_PRELOAD", "value": "/w/x.so"}]);
         assert_eq!(
             line(json!({"command": "git log", "env": env, "cwd": "/w/sub"})),

@@ -62,7 +62,7 @@ impl<'a> Deed<'a> {
     pub(super) fn of(act: &'a Act, now: Option<&'a str>, cwd: &Path) -> Option<Self> {
         match act {
             Act::Read { .. } => None,
-            Act::Write { path, content } => Some(Self::File { path: normal(path), content, now }),
+            Act::Write { path, content, .. } => Some(Self::File { path: normal(path), content, now }),
             Act::Run(command) => Some(Self::Command(CommandLine::of(command, cwd).whole())),
         }
     }
@@ -126,12 +126,18 @@ impl Grant {
             }
             "Bash" => {
                 let line = member("command").filter(|line| !line.is_empty())?;
-                Some(Self::Command(command::unwrapped(line)))
+                Some(Self::Command(command::here(&command::unwrapped(line), cwd).to_owned()))
             }
             _ => None,
         }
     }
 }
+
+/// What a text may become on the way.
+const LARGEST: usize = 16 * 1024 * 1024;
+
+/// How many places of an edit are looked at.
+const PLACES: usize = 1000;
 
 /// Whether edits make `then` of `now`. Like Claude's own, all but the last must say where they belong; where the last one
 /// could belong to several places, what was shown is the same for all of them.
@@ -139,13 +145,13 @@ fn makes(edits: &[Edit], now: &str, then: &str) -> bool {
     let Some((last, before)) = edits.split_last() else { return false };
     let mut text = now.to_owned();
     for edit in before {
-        match edited(edit, &text) {
+        match edited(edit, &text, LARGEST) {
             Some(next) => text = next,
             None => return false,
         }
     }
     if last.all || last.old.is_empty() {
-        return edited(last, &text).is_some_and(|text| text == then);
+        return edited(last, &text, then.len()).is_some_and(|text| text == then);
     }
     if text.len() - last.old.len().min(text.len()) + last.new.len() != then.len() {
         return false;
@@ -153,20 +159,20 @@ fn makes(edits: &[Edit], now: &str, then: &str) -> bool {
     let alike = |(a, b): &(&u8, &u8)| a == b;
     let head = text.as_bytes().iter().zip(then.as_bytes()).take_while(alike).count();
     let tail = text.as_bytes().iter().rev().zip(then.as_bytes().iter().rev()).take_while(alike).count();
-    text.match_indices(&last.old).any(|(at, old)| {
-        let rest = text.len() - at - old.len();
-        at <= head && rest <= tail && then.as_bytes()[at..].starts_with(last.new.as_bytes())
-    })
+    let fits = |at: &usize| *at <= head && text.len() - at - last.old.len() <= tail;
+    let mut places = text.match_indices(&last.old).map(|(at, _)| at).filter(fits).take(PLACES);
+    places.any(|at| then.as_bytes()[at..].starts_with(last.new.as_bytes()))
 }
 
-/// `None`: the edit does not fit, or does not say where.
-fn edited(edit: &Edit, text: &str) -> Option<String> {
+/// `None`: the edit does not fit, does not say where, or makes more than `most` bytes.
+fn edited(edit: &Edit, text: &str, most: usize) -> Option<String> {
     if edit.old.is_empty() {
         return text.is_empty().then(|| edit.new.clone());
     }
-    let mut found = text.match_indices(&edit.old);
-    let (_, more) = (found.next()?, found.next().is_some());
-    (edit.all || !more).then(|| text.replace(&edit.old, &edit.new))
+    let count = text.match_indices(&edit.old).count();
+    let length = (text.len() - count * edit.old.len()).saturating_add(count.saturating_mul(edit.new.len()));
+    let fits = count > 0 && (edit.all || count == 1) && length <= most;
+    fits.then(|| text.replace(&edit.old, &edit.new))
 }
 
 impl ClaudeOverAcp {
@@ -255,6 +261,13 @@ mod tests {
         assert!(!makes(&[edit("b", "BB")], "b-b-b", "BB-BB-b"));
         assert!(makes(&[all("b", "BB")], "b-b", "BB-BB"));
         assert!(!makes(&[all("b", "BB")], "b-b", "BB-b"));
+    }
+
+    #[test]
+    fn an_edit_that_would_make_too_much_is_not_made() {
+        let text = "a".repeat(10_000);
+        assert!(edited(&all("a", &"b".repeat(100_000)), &text, LARGEST).is_none());
+        assert!(!makes(&[all("a", &"b".repeat(100_000))], &text, "short"));
     }
 
     #[test]

@@ -228,10 +228,10 @@ fn command(input: &Input<'_>) -> Option<String> {
         Some(Value::Array(words)) if !words.is_empty() => {
             let texts: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
             // `bash -lc LINE`: the line is what runs.
-            if let ([shell, "-c" | "-lc", line], true) = (&texts[..], texts.len() == words.len())
-                && matches!(shell.rsplit('/').next(), Some("bash" | "sh" | "zsh"))
+            if let (Some((shell, args)), true) = (texts.split_first(), texts.len() == words.len())
+                && let Some(line) = super::command::one_script(shell, args)
             {
-                return Some((*line).to_owned());
+                return Some(line.to_owned());
             }
             Some(shell_words(words))
         }

@@ -70,8 +70,17 @@ enum Then {
 /// Something that the agent wants done.
 #[derive(Debug)]
 pub(super) enum Act {
-    Read { path: PathBuf, skip: u64, limit: Option<u64> },
-    Write { path: PathBuf, content: String },
+    Read {
+        path: PathBuf,
+        skip: u64,
+        limit: Option<u64>,
+    },
+    Write {
+        path: PathBuf,
+        content: String,
+        /// What the file must still hold: an edit of that was shown.
+        over: Option<String>,
+    },
     Run(Command),
 }
 
@@ -134,7 +143,7 @@ impl ClaudeOverAcp {
                 Act::Read { path: path(params, "path")?, skip, limit: number("limit") }
             }
             methods::FS_WRITE_TEXT_FILE => {
-                Act::Write { path: path(params, "path")?, content: string(params, "content")?.to_owned() }
+                Act::Write { path: path(params, "path")?, content: string(params, "content")?.to_owned(), over: None }
             }
             methods::TERMINAL_CREATE => Act::Run(command::read(params, &self.set.cwd, OUTPUT)?),
             _ => return self.terminal_request(id, method, params, out),
@@ -204,9 +213,9 @@ impl ClaudeOverAcp {
         let (_, Waiting { id, then }) = self.served.waiting.remove(at);
         match (then, done) {
             (Then::Decide(act), ClientDone::Found(real)) => self.find_act(id, act, real, out),
-            (Then::Compare(act), ClientDone::Text(now)) => self.decide_act(id, act, true, Some(&now), out),
+            (Then::Compare(act), ClientDone::Text(now)) => self.decide_act(id, act, true, Some(now), out),
             (Then::Compare(act), ClientDone::Failed(ClientFailure::NotFound(_))) => {
-                self.decide_act(id, act, true, Some(""), out);
+                self.decide_act(id, act, true, Some(String::new()), out);
             }
             // What it holds cannot be read: nothing can be compared, so the host is asked.
             (Then::Compare(act), ClientDone::Failed(_)) => self.decide_act(id, act, true, None, out),
@@ -283,7 +292,7 @@ impl ClaudeOverAcp {
     /// Who decides about an act: nobody but rules if it reads, nobody if just this was allowed, else hooks, rules, host.
     ///
     /// `now`: what its file holds, where that matters.
-    fn decide_act(&mut self, id: Id, act: Act, straight: bool, now: Option<&str>, out: &mut Actions) {
+    fn decide_act(&mut self, id: Id, mut act: Act, straight: bool, now: Option<String>, out: &mut Actions) {
         let (name, input) = self.act_input(&act);
         let verdict = self.rules.decide(name, &input, &self.set.cwd);
         let verdict = verdict.as_ref().map(|v| (v.decision, v.rule.as_str()));
@@ -299,12 +308,17 @@ impl ClaudeOverAcp {
             out.far(jsonrpc::error(&id, &RpcError::new(codes::INTERNAL_ERROR, why)));
             return;
         }
-        let deed = Deed::of(&act, now, &self.set.cwd).filter(|_| straight);
+        let deed = Deed::of(&act, now.as_deref(), &self.set.cwd).filter(|_| straight);
         let known = deed.as_ref().and_then(|deed| self.call_of(deed));
-        if !matches!(verdict, Some((Decision::Deny, _)))
-            && let Some(deed) = &deed
-            && let Some(at) = self.served.grants.iter().position(|g| g.covers(deed, &self.served.keys))
+        let denied = matches!(verdict, Some((Decision::Deny, _)));
+        let covers = |deed: &Deed<'_>| self.served.grants.iter().position(|g| g.covers(deed, &self.served.keys));
+        let covered = deed.as_ref().filter(|_| !denied).and_then(covers);
+        if let Act::Write { over, .. } = &mut act
+            && (known.is_some() || covered.is_some())
         {
+            *over = now;
+        }
+        if let Some(at) = covered {
             self.served.grants.remove(at);
             return self.do_act(id, act, None, out);
         }
@@ -347,7 +361,7 @@ impl ClaudeOverAcp {
         };
         match act {
             Act::Read { path, .. } => ("Read", input(json!({"file_path": path}))),
-            Act::Write { path, content } => ("Write", input(json!({"file_path": path, "content": content}))),
+            Act::Write { path, content, .. } => ("Write", input(json!({"file_path": path, "content": content}))),
             Act::Run(command) => {
                 let line = CommandLine::of(command, &self.set.cwd);
                 ("Bash", input(json!({"command": line.whole()})))
@@ -374,8 +388,8 @@ impl ClaudeOverAcp {
             Act::Read { path, skip, limit } => {
                 self.client_work(id, Then::Do(own), ClientWork::Read { path, skip, limit, roots }, out);
             }
-            Act::Write { path, content } => {
-                self.client_work(id, Then::Do(own), ClientWork::Write { path, content, roots }, out);
+            Act::Write { path, content, over } => {
+                self.client_work(id, Then::Do(own), ClientWork::Write { path, content, over, roots }, out);
             }
             Act::Run(command) => {
                 if self.served.terminals.len() >= TERMINALS {

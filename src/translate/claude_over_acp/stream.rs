@@ -3,7 +3,8 @@
 //! Owns the message that is being written. Keeps: the pieces of a block, joined, are the agent's bytes; a block is
 //! written once whole (`assistant`) and, if the host wants partial messages, before that piece by piece (`stream_event`),
 //! in the order of the real one: start, deltas, the whole block, stop (stream-json-hosts.md, section 1.5). No line comes
-//! near the 1 MiB at which hosts give up (rule 4): a block that grows too large is followed by another.
+//! near the 1 MiB at which hosts give up (rule 4): a block that grows too large is followed by another. Owns quirk 33 (pieces
+//! of every size, with and without an id; OpenCode's thoughts with another one).
 
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ struct Message {
     next_index: u32,
     open: Option<OpenBlock>,
     has_calls: bool,
+    /// It holds more than thoughts.
+    has_text: bool,
     /// Its tokens, where the agent tells them of each of its calls of the model.
     usage: Option<Usage>,
 }
@@ -73,8 +76,7 @@ impl ClaudeOverAcp {
         // Another message begins: the agent says so, or calls were made since. OpenCode gives the thoughts before a message
         // an id of their own.
         let other = self.stream.message.as_ref().is_some_and(|m| {
-            let is_thought_on = kind == ChunkKind::Message
-                && m.open.as_ref().is_some_and(|block| block.kind == ChunkKind::Thought && block.index == 0);
+            let is_thought_on = kind == ChunkKind::Message && !m.has_text;
             let differs = agent_id.is_some() && m.agent_id.is_some() && m.agent_id.as_deref() != agent_id;
             m.has_calls || (differs && !is_thought_on)
         });
@@ -151,6 +153,7 @@ impl ClaudeOverAcp {
             next_index: 0,
             open: None,
             has_calls: false,
+            has_text: false,
             usage: None,
         });
     }
@@ -163,6 +166,7 @@ impl ClaudeOverAcp {
         }
         let index = message.next_index;
         message.next_index += 1;
+        message.has_text |= kind == ChunkKind::Message;
         message.open = Some(OpenBlock { kind, index, text: String::new(), written: 0 });
         let content_block = match kind {
             ChunkKind::Message => Block::Text { text: "" },

@@ -1,4 +1,5 @@
-//! Any sequence of lines and events between an editor and an agent that speaks ACP itself: no panic, and no rule broken.
+//! Any sequence of lines and events between an editor and an agent that speaks ACP itself: no panic. The rules are not asked:
+//! what is passed on is only repaired where real agents break the protocol, so one that writes bytes breaks it further.
 //!
 //! Each line of the input is one event; its first byte says which: `n` the editor writes the rest, `a` the agent's process
 //! writes the rest (`b`: the second process), `c` the agent's process ends (`d`: the second), `x` it could not be started,
@@ -40,7 +41,5 @@ fuzz_target!(|data: &[u8]| {
         };
         // What cannot happen now does not happen.
         let _ = conversation.feed(&input);
-        let broken = conversation.judge.violations();
-        assert!(broken.is_empty(), "{broken:?}");
     }
 });

@@ -16,4 +16,5 @@ export const grok = {
   ask: (question, labels) => ['ask_user_question', { questions: [{ question, header: 'Choose', options: labels.map((label) => ({ label, description: label })), multiSelect: false }] }],
   mcp: (server, tool) => `${server}__${tool}`,
   models: ['interop-model', 'interop-model-2'],
+  lacks: {},
 };

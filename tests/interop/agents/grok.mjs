@@ -17,4 +17,6 @@ export const grok = {
   mcp: (server, tool) => `${server}__${tool}`,
   models: ['interop-model', 'interop-model-2'],
   lacks: {},
+  // Says that it reaches such servers, and speaks streamable HTTP to them.
+  unable: ['sse'],
 };

@@ -19,37 +19,6 @@ struct Step<'a> {
     stderr: Option<String>,
 }
 
-/// The conversations of hosts.
-fn reverse(here: &Path) -> std::io::Result<()> {
-    let folder = here.join("corpus/claude_over_acp");
-    std::fs::create_dir_all(&folder)?;
-    for entry in std::fs::read_dir(here.join("../golden/reverse"))? {
-        let path = entry?.path();
-        let text = std::fs::read_to_string(&path)?;
-        // The first profile, partial messages.
-        let mut talk = b"\x0f".to_vec();
-        talk.push(b'\n');
-        for step in text.lines().skip(1).filter_map(|l| serde_json::from_str::<Step<'_>>(l).ok()) {
-            let kind = match step.input.as_deref() {
-                Some("host") => b'h',
-                Some("agent") => b'a',
-                Some("agent_closed") => b'c',
-                Some("agent_failed") => b'x',
-                Some("timer") => b't',
-                Some("interrupted") => b'i',
-                Some("relay") => b'm',
-                Some("host_closed") => b'e',
-                _ => continue,
-            };
-            talk.push(kind);
-            talk.extend_from_slice(step.line.map(|l| l.get().to_owned()).or(step.raw).unwrap_or_default().as_bytes());
-            talk.push(b'\n');
-        }
-        std::fs::write(folder.join(path.file_stem().unwrap_or_default()), talk)?;
-    }
-    Ok(())
-}
-
 /// A file that begins in the middle begins in the session `s`.
 const OPENING: &str = r#"n{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}
 a{"jsonrpc":"2.0","id":"@initialize","result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true},"authMethods":[]}}
@@ -57,30 +26,56 @@ n{"jsonrpc":"2.0","id":"new","method":"session/new","params":{"cwd":"/w","mcpSer
 a{"jsonrpc":"2.0","id":"@session/new","result":{"sessionId":"s"}}
 "#;
 
-/// The conversations of editors with agents that speak ACP themselves.
-fn passing(here: &Path) -> std::io::Result<()> {
-    let folder = here.join("corpus/acp_over_acp");
+/// Of a conversation with a host, by the target's letters.
+fn of_host(step: &Step<'_>) -> Option<u8> {
+    Some(match step.input.as_deref()? {
+        "host" => b'h',
+        "agent" => b'a',
+        "agent_closed" => b'c',
+        "agent_failed" => b'x',
+        "timer" => b't',
+        "interrupted" => b'i',
+        "relay" => b'm',
+        "host_closed" => b'e',
+        _ => return None,
+    })
+}
+
+/// Of an editor's with an agent that speaks ACP itself.
+fn of_editor(step: &Step<'_>) -> Option<u8> {
+    Some(match (step.input.as_deref()?, step.process) {
+        ("editor", _) => b'n',
+        ("agent", 0) => b'a',
+        ("agent", _) => b'b',
+        ("agent_closed", 0) => b'c',
+        ("agent_closed", _) => b'd',
+        ("agent_failed", _) => b'x',
+        ("timer", _) => b't',
+        ("editor_closed", _) => b'e',
+        _ => return None,
+    })
+}
+
+/// The golden files of one folder; `head` chooses the profile.
+fn folder(
+    here: &Path,
+    golden: &str,
+    target: &str,
+    head: u8,
+    opening: &str,
+    kind: fn(&Step<'_>) -> Option<u8>,
+) -> std::io::Result<()> {
+    let folder = here.join("corpus").join(target);
     std::fs::create_dir_all(&folder)?;
-    for entry in std::fs::read_dir(here.join("../golden/acp"))? {
+    for entry in std::fs::read_dir(here.join("../golden").join(golden))? {
         let path = entry?.path();
         let text = std::fs::read_to_string(&path)?;
-        // The first profile.
-        let mut talk = b"\x07\n".to_vec();
+        let mut talk = vec![head, b'\n'];
         if !text.contains(r#""method":"initialize""#) {
-            talk.extend_from_slice(OPENING.as_bytes());
+            talk.extend_from_slice(opening.as_bytes());
         }
         for step in text.lines().skip(1).filter_map(|l| serde_json::from_str::<Step<'_>>(l).ok()) {
-            let kind = match (step.input.as_deref(), step.process) {
-                (Some("editor"), _) => b'n',
-                (Some("agent"), 0) => b'a',
-                (Some("agent"), _) => b'b',
-                (Some("agent_closed"), 0) => b'c',
-                (Some("agent_closed"), _) => b'd',
-                (Some("agent_failed"), _) => b'x',
-                (Some("timer"), _) => b't',
-                (Some("editor_closed"), _) => b'e',
-                _ => continue,
-            };
+            let Some(kind) = kind(&step) else { continue };
             talk.push(kind);
             talk.extend_from_slice(step.line.map(|l| l.get().to_owned()).or(step.raw).unwrap_or_default().as_bytes());
             talk.push(b'\n');
@@ -126,6 +121,7 @@ fn main() -> std::io::Result<()> {
         std::fs::write(talks.join(name), talk)?;
         std::fs::write(frames.join(name), wire)?;
     }
-    reverse(here)?;
-    passing(here)
+    // The first profile, partial messages.
+    folder(here, "reverse", "claude_over_acp", 0x0f, "", of_host)?;
+    folder(here, "acp", "acp_over_acp", 0x07, OPENING, of_editor)
 }

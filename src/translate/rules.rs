@@ -8,6 +8,8 @@ mod mode;
 mod paths;
 mod shell;
 
+pub(crate) use paths::by_letters;
+
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;

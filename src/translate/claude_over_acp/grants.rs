@@ -5,7 +5,7 @@
 //! shown, or what the edits that were shown make of what the file holds now. A call that does not say it covers nothing.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -14,6 +14,7 @@ use super::command::{self, CommandLine};
 use super::question::Question;
 use super::render::ToolUse;
 use super::served::Act;
+use crate::translate::rules::by_letters;
 
 /// Acts that were allowed in a turn and not yet done.
 const GRANTS: usize = 256;
@@ -62,7 +63,7 @@ impl<'a> Deed<'a> {
     pub(super) fn of(act: &'a Act, now: Option<&'a str>, cwd: &Path) -> Option<Self> {
         match act {
             Act::Read { .. } => None,
-            Act::Write { path, content, .. } => Some(Self::File { path: normal(path), content, now }),
+            Act::Write { path, content, .. } => Some(Self::File { path: by_letters(path), content, now }),
             Act::Run(command) => Some(Self::Command(CommandLine::of(command, cwd).whole())),
         }
     }
@@ -113,7 +114,7 @@ impl Grant {
 
     fn of_use(one: &ToolUse, cwd: &Path, keys: &RandomState) -> Option<Self> {
         let member = |name: &str| one.input.get(name).and_then(Value::as_str);
-        let path = || member("file_path").filter(|path| !path.is_empty()).map(|path| normal(&cwd.join(path)));
+        let path = || member("file_path").filter(|path| !path.is_empty()).map(|path| by_letters(&cwd.join(path)));
         match &*one.name {
             "Write" => Some(Self::File { path: path()?, change: Change::Whole(keys.hash_one(member("content")?)) }),
             "Edit" => {
@@ -178,7 +179,7 @@ fn edited(edit: &Edit, text: &str, most: usize) -> Option<String> {
 impl ClaudeOverAcp {
     /// Whether an edit of this file was allowed, or is shown in a call that runs: then what the file holds must be known.
     pub(super) fn edit_is_known(&mut self, path: &Path) -> bool {
-        let path = normal(path);
+        let path = by_letters(path);
         let edits =
             |grant: &Grant| matches!(grant, Grant::File { path: one, change: Change::Edits(_) } if *one == path);
         self.served.grants.iter().any(edits) || self.open_grants().iter().any(|(_, grants)| grants.iter().any(edits))
@@ -216,21 +217,6 @@ impl ClaudeOverAcp {
             }
         }
     }
-}
-
-/// Without `.`, `..` and doubled separators, by its letters.
-pub(super) fn normal(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
-            part => out.push(part),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

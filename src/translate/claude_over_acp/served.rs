@@ -16,10 +16,10 @@ use serde_json::{Map, Value, json};
 use super::ClaudeOverAcp;
 use super::calls::{Content, Exit, Status};
 use super::command::{self, CommandLine};
-use super::grants::{Deed, Grant, normal};
+use super::grants::{Deed, Grant};
 use super::question::{Choice, Question};
 use crate::translate::client::{ClientDone, ClientFailure, ClientWork, Command, CommandExit, Output, Want};
-use crate::translate::rules::Decision;
+use crate::translate::rules::{Decision, by_letters};
 use crate::translate::{Action, Actions};
 use crate::wire::acp_client::methods;
 use crate::wire::jsonrpc::{self, Id, RpcError, codes};
@@ -275,7 +275,7 @@ impl ClaudeOverAcp {
             Act::Run(command) => &command.cwd,
         };
         // A way over links: what the agent calls it is not what it is.
-        let straight = normal(spelt) == normal(&real);
+        let straight = by_letters(spelt) == by_letters(&real);
         match &mut act {
             Act::Read { path, .. } | Act::Write { path, .. } => *path = real,
             Act::Run(command) => command.cwd = real,

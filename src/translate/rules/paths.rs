@@ -13,8 +13,13 @@ pub(super) fn normal(path: &str, cwd: &Path, home: Option<&Path>) -> PathBuf {
         (Some(rest), Some(home)) => home.join(rest),
         _ => cwd.join(path),
     };
+    by_letters(&whole)
+}
+
+/// A path without `.`, `..` and doubled separators.
+pub(crate) fn by_letters(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
-    for part in whole.components() {
+    for part in path.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {

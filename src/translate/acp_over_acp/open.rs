@@ -151,7 +151,7 @@ impl Early {
 impl AcpOverAcp {
     /// Whether a session without a name may be on its way.
     pub(super) fn is_opening(&self) -> bool {
-        self.asked.values().any(|asked| matches!(asked, Asked::Open(_)))
+        self.asked.values().any(|asked| matches!(asked, Asked::Open(_) | Asked::LoginToOpen(_)))
     }
 
     pub(super) fn open(&mut self, near: Id, method: &str, params: Raw<'_>, out: &mut Actions) {

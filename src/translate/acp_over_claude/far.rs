@@ -38,6 +38,13 @@ impl AcpOverClaude {
             return out.note(format!("a `{kind}` message of a session that never opened"));
         }
         if self.far.is_opening() && waits_for_the_session(&kind, &line) {
+            if kind == "control_cancel_request" && self.withdraw_held(&line) {
+                return;
+            }
+            if kind == "control_request" && self.early.len() >= EARLY_LIMIT {
+                let id = text(line.request_id).unwrap_or_default();
+                return self.refuse_early(&id, out);
+            }
             return self.hold(bytes, out);
         }
         match &*kind {
@@ -95,6 +102,16 @@ impl AcpOverClaude {
         } else {
             out.note("too much was said before the session was open; a line is lost");
         }
+    }
+
+    /// A question that is held and not wanted any more is never asked.
+    fn withdraw_held(&mut self, cancel: &Line<'_>) -> bool {
+        let Some(id) = text(cancel.request_id) else { return false };
+        let held = self.early.iter().rposition(|held| {
+            Line::parse(held)
+                .is_ok_and(|held| held.kind() == "control_request" && text(held.request_id).as_deref() == Some(&*id))
+        });
+        held.map(|at| self.early.remove(at)).is_some()
     }
 
     /// The session is open: what was said before is told now.

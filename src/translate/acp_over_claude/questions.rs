@@ -174,6 +174,15 @@ impl AcpOverClaude {
         }
     }
 
+    /// A question for which there was no room while the session opened.
+    pub(super) fn refuse_early(&mut self, claude: &str, out: &mut Actions) {
+        let message = "too much was said before the session was open; nobody could be asked";
+        out.far(stream_json::control_response(
+            claude,
+            &Decision::Deny { message, interrupt: false, classification: None },
+        ));
+    }
+
     fn deny(&mut self, claude: &str, tool: &str, message: &str, interrupt: bool, out: &mut Actions) {
         self.refuse(claude, tool, message, interrupt, None, out);
     }

@@ -128,7 +128,10 @@ impl Judge {
             }
             Rpc::Response { id, outcome } => {
                 let open = self.questions.get_mut(&id).ok_or("an answer to no open request")?;
-                let question = open.remove(0);
+                // An agent that uses an id twice can be answered in either order; the form tells which question was meant.
+                let of_permission = outcome.as_ref().is_ok_and(|result| result["outcome"].is_object());
+                let meant = open.iter().position(|q| (q.method == "session/request_permission") == of_permission);
+                let question = open.remove(meant.unwrap_or(0));
                 if open.is_empty() {
                     self.questions.remove(&id);
                 }

@@ -17,7 +17,7 @@ const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..')
 const script = path.join(root, 'src/layout/startup.ld');
 const SECTION = '.text.startup_order';
 // A group of functions goes in as one pattern when at least this part of it runs, by bytes.
-const DENSE = 0.8;
+const DENSE = 0.9;
 // A longer name says what a function is an instance of; so much of it is enough.
 const LONG = 100;
 

@@ -20,8 +20,8 @@ const QUEUE: usize = 256;
 /// Bytes that may wait. A longer line waits alone.
 const ROOM: u32 = 1024 * 1024;
 
-/// A batch is written when it has this many bytes, even if more waits.
-const BATCH: usize = 256 * 1024;
+/// A batch is written when it has this many bytes, even if more waits. A pipe takes no more at once.
+const BATCH: usize = 64 * 1024;
 
 /// What an entry takes beside its bytes.
 const ENTRY: usize = 128;

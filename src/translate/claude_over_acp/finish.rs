@@ -39,12 +39,12 @@ pub(super) enum Finish {
 }
 
 impl ClaudeOverAcp {
-    /// What the turn comes to.
-    pub(super) fn verdict(&mut self, turn: &Turn, finish: Finish, out: &mut Actions) -> Verdict {
+    /// What the turn comes to. Takes its text: it can be long, and nothing else needs it any more.
+    pub(super) fn verdict(&mut self, turn: &mut Turn, finish: Finish, out: &mut Actions) -> Verdict {
         let tools = turn.calls_since_message;
         let aborted = if tools { "aborted_tools" } else { "aborted_streaming" };
         if turn.preempted {
-            let text = if tools { String::new() } else { turn.text.clone() };
+            let text = if tools { String::new() } else { std::mem::take(&mut turn.text) };
             let stop_reason = tools.then_some("tool_use");
             return Verdict { terminal_reason: Some(aborted), ..Verdict::success(text, stop_reason) };
         }
@@ -57,7 +57,7 @@ impl ClaudeOverAcp {
         match finish {
             Finish::Stop(_) if turn.hook_ended => Verdict {
                 terminal_reason: Some("stop_hook_prevented"),
-                ..Verdict::success(turn.text.clone(), Some("end_turn"))
+                ..Verdict::success(std::mem::take(&mut turn.text), Some("end_turn"))
             },
             Finish::Stop(reason) => self.stopped(turn, &reason),
             Finish::Blocked(said) => Verdict::without_query(said),
@@ -96,8 +96,8 @@ impl ClaudeOverAcp {
         }
     }
 
-    fn stopped(&self, turn: &Turn, reason: &str) -> Verdict {
-        let text = turn.text.clone();
+    fn stopped(&self, turn: &mut Turn, reason: &str) -> Verdict {
+        let text = std::mem::take(&mut turn.text);
         match reason {
             "max_tokens" => Verdict::success(text, Some("max_tokens")),
             "refusal" => Verdict { is_error: true, ..Verdict::success(text, Some("refusal")) },
@@ -166,7 +166,11 @@ impl ClaudeOverAcp {
         }
         match verdict.errors {
             Some(errors) => line["errors"] = json!(errors),
-            None => line["result"] = json!(&verdict.result[..fitting(&verdict.result, RESULT_LIMIT)]),
+            None => {
+                let mut result = verdict.result;
+                result.truncate(fitting(&result, RESULT_LIMIT));
+                line["result"] = result.into();
+            }
         }
         if let Some(structured) = &turn.structured {
             line["structured_output"] = structured.clone();

@@ -342,9 +342,9 @@ impl ClaudeOverAcp {
         self.end_commands(out);
         self.end_message("end_turn", out);
         let now = self.set.clock.now_ms();
-        let Some(turn) = self.turn.take() else { return };
-        let finish = turn.finish.clone().unwrap_or(Finish::Stop("end_turn".into()));
-        let verdict = self.verdict(&turn, finish, out);
+        let Some(mut turn) = self.turn.take() else { return };
+        let finish = turn.finish.take().unwrap_or(Finish::Stop("end_turn".into()));
+        let verdict = self.verdict(&mut turn, finish, out);
         self.failed = verdict.is_error && !(turn.interrupted && self.signalled);
         let line = self.result_line(&turn, verdict, now);
         out.near(line);

@@ -139,6 +139,13 @@ fn plan_offers(words: &Permissions) -> Vec<Offer> {
         .collect()
 }
 
+/// Whether an option of an agent's says a grant and a refusal alike, because another one has its id: what the agent would
+/// take it for is not known, so nobody may choose it. `all` are the ids and kinds of its question.
+pub(crate) fn is_unclear<'a>(id: &str, all: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+    let mut grants = all.filter(|(other, _)| *other == id).map(|(_, kind)| kind.starts_with("allow"));
+    grants.next().is_some_and(|first| grants.any(|other| other != first))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ use super::errors::{self, answer};
 use super::{AcpOverAcp, strict, terminals};
 use crate::translate::Actions;
 use crate::translate::acp_agent::request_id;
+use crate::translate::permission::is_unclear;
 use crate::wire::acp::{CancelRequest, PermissionOutcome, methods};
 use crate::wire::acp_client::{Outcome, SessionParams};
 use crate::wire::jsonrpc::{self, ErrorObject, Id, RpcError, codes};
@@ -349,5 +350,9 @@ fn options(raw: Raw<'_>) -> (Vec<(String, String)>, Vec<Value>) {
         ids.push((id, kind));
         list.push(option);
     }
+    let all = ids.clone();
+    let clear = |id: &str| !is_unclear(id, all.iter().map(|(id, kind)| (&**id, &**kind)));
+    list.retain(|option| option["optionId"].as_str().is_some_and(clear));
+    ids.retain(|(id, _)| clear(id));
     (ids, list)
 }

@@ -14,6 +14,7 @@ use super::host::{About, HostAsk, NOBODY, parsed};
 use super::question::{Choice, End, Question};
 use super::render::{self, ToolUse};
 use super::turn::Turn;
+use crate::translate::permission::is_unclear;
 use crate::translate::rules::{Decision, PermissionMode, Rejected, STARTUP, read_updates};
 use crate::translate::{Action, Actions};
 use crate::wire::acp_client::{PermissionOption, SessionParams, Update};
@@ -56,15 +57,18 @@ impl ClaudeOverAcp {
     /// `session/request_permission`.
     pub(super) fn permission_asked(&mut self, id: Id, params: Raw<'_>, out: &mut Actions) {
         let params = SessionParams::read(params);
-        let options: Vec<Choice> = items(params.options)
+        let all: Vec<Choice> = items(params.options)
             .unwrap_or_default()
             .into_iter()
-            .map(|raw| {
+            .filter_map(|raw| {
                 let option = PermissionOption::read(Some(raw));
                 let string = |raw| text(raw).unwrap_or_default().into_owned();
-                Choice { id: string(option.option_id), name: string(option.name), kind: string(option.kind) }
+                let id = text(option.option_id)?.into_owned();
+                Some(Choice { id, name: string(option.name), kind: string(option.kind) })
             })
             .collect();
+        let clear = |choice: &&Choice| !is_unclear(&choice.id, all.iter().map(|c| (&*c.id, &*c.kind)));
+        let options: Vec<Choice> = all.iter().filter(clear).cloned().collect();
         let call = params.tool_call.map(|raw| (raw, Update::read(Some(raw))));
         let Some((raw, call)) = call.and_then(|(raw, u)| Some((raw, text(u.tool_call_id)?.into_owned()))) else {
             let error = RpcError::invalid_params("session/request_permission: `toolCall.toolCallId` is missing");

@@ -169,7 +169,11 @@ impl Judge {
         if let Some(problem) = self.problem(&question.method, Body::Result, &plain) {
             return Err(problem);
         }
-        let rejects = question.options.iter().any(|(_, kind)| kind.starts_with("reject"));
+        // One that can be chosen, and says nothing else.
+        let granting = |id: &str| question.options.iter().any(|(other, kind)| other == id && kind.starts_with("allow"));
+        let rejects = question.options.iter().any(|(id, kind)| {
+            matches!(&**kind, "reject_once" | "reject_always") && !id.is_empty() && !granting(id)
+        });
         match text(&result, "/outcome/outcome") {
             "cancelled" => {
                 // The cancel itself follows in the same event (quirk 18), or was sent in this turn. Without a prompt there is

@@ -28,6 +28,21 @@ struct Question {
     withdrawn: bool,
 }
 
+impl Question {
+    /// Whether this may be the answer to it, of several questions under one id.
+    fn is_meant_by(&self, outcome: &Result<Value, Value>) -> bool {
+        let asks = self.method == "session/request_permission";
+        match outcome {
+            Ok(result) if result["outcome"].is_object() => {
+                let chosen = result["outcome"]["optionId"].as_str();
+                asks && chosen.is_none_or(|chosen| self.options.iter().any(|(id, _)| id == chosen))
+            }
+            Ok(_) => !asks,
+            Err(_) => !asks || self.call.is_empty(),
+        }
+    }
+}
+
 /// A question to the host.
 #[derive(Debug)]
 struct Ask {

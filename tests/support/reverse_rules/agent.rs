@@ -128,9 +128,8 @@ impl Judge {
             }
             Rpc::Response { id, outcome } => {
                 let open = self.questions.get_mut(&id).ok_or("an answer to no open request")?;
-                // An agent that uses an id twice can be answered in either order; the form tells which question was meant.
-                let of_permission = outcome.as_ref().is_ok_and(|result| result["outcome"].is_object());
-                let meant = open.iter().position(|q| (q.method == "session/request_permission") == of_permission);
+                // An agent that uses an id twice can be answered in either order; the answer tells which question was meant.
+                let meant = open.iter().position(|question| question.is_meant_by(&outcome));
                 let question = open.remove(meant.unwrap_or(0));
                 if open.is_empty() {
                     self.questions.remove(&id);
@@ -171,9 +170,10 @@ impl Judge {
         }
         // One that can be chosen, and says nothing else.
         let granting = |id: &str| question.options.iter().any(|(other, kind)| other == id && kind.starts_with("allow"));
-        let rejects = question.options.iter().any(|(id, kind)| {
-            matches!(&**kind, "reject_once" | "reject_always") && !id.is_empty() && !granting(id)
-        });
+        let rejects = question
+            .options
+            .iter()
+            .any(|(id, kind)| matches!(&**kind, "reject_once" | "reject_always") && !id.is_empty() && !granting(id));
         match text(&result, "/outcome/outcome") {
             "cancelled" => {
                 // The cancel itself follows in the same event (quirk 18), or was sent in this turn. Without a prompt there is

@@ -464,6 +464,7 @@ impl Conversation {
                     if !setting_serves(&work, &self.serves) {
                         self.judge.broken(format!("it does what nobody switched on: {work:?}"));
                     }
+                    self.judge.acts(&work);
                     Done::Client(effect, work)
                 }
                 Action::Remember { agent_session } => Done::Remember(agent_session),

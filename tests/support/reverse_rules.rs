@@ -101,6 +101,8 @@ pub(crate) struct Judge {
     allowed: HashMap<String, u64>,
     denied: HashMap<String, u64>,
     granted: HashMap<String, u64>,
+    /// Files written and commands run for the agent.
+    acted: u64,
     anybody_grants: bool,
     /// Questions to the permission tool: the call of each.
     to_tool: HashMap<u64, String>,
@@ -155,6 +157,7 @@ impl Judge {
             allowed: HashMap::new(),
             denied: HashMap::new(),
             granted: HashMap::new(),
+            acted: 0,
             anybody_grants: !setting.allow.is_empty() || !matches!(&*setting.mode, "default" | "dontAsk"),
             to_tool: HashMap::new(),
             deaf: false,

@@ -4,11 +4,13 @@
 //! alone; the agent answers what it is asked in its own time, or dies; what it said inside of a turn is known.
 
 mod agent;
-
+mod client;
 mod host;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 
+use diglot::translate::client::ClientWork;
 use diglot::translate::{Stop, Timer};
 use serde_json::{Value, json};
 
@@ -54,6 +56,8 @@ struct Agent {
     next_call: u64,
     next_id: u64,
     questions: Vec<u64>,
+    /// The terminals it was given.
+    terminals: Vec<String>,
     /// Its stdin is closed, or it was killed.
     stopping: Option<Stop>,
     /// What it can do.
@@ -69,6 +73,10 @@ pub(crate) struct Simulation {
     host: Host,
     agent: Agent,
     clients: u64,
+    /// What the session has to do for the agent, by its number.
+    works: Vec<(u64, ClientWork)>,
+    commands: Vec<client::Running>,
+    disk: BTreeMap<PathBuf, String>,
     said: String,
     shown: String,
     pub(crate) inputs: Vec<Input>,
@@ -90,6 +98,9 @@ impl Simulation {
             host: Host { silent: rng.chance(5), ..Host::default() },
             agent: Agent::default(),
             clients: 0,
+            works: Vec::new(),
+            commands: Vec::new(),
+            disk: Self::new_disk(),
             said: String::new(),
             shown: String::new(),
             inputs: Vec::new(),
@@ -155,6 +166,8 @@ impl Simulation {
         if rng.chance(10) {
             setting.mcp_servers.insert("files".to_owned(), json!({ "command": "/bin/files" }));
         }
+        setting.files = rng.chance(30);
+        setting.terminals = rng.chance(30);
         setting
     }
 
@@ -165,7 +178,8 @@ impl Simulation {
             "profile": s.profile, "resume": s.resume, "partial": s.partial, "replay": s.replay, "asks_host": s.asks_host,
             "mode": s.mode, "allow": s.allow, "deny": s.deny, "mcp_servers": s.mcp_servers, "max_turns": s.max_turns,
             "max_budget_usd": s.max_budget_usd, "json_schema": s.json_schema, "states": s.states, "modern": s.modern,
-            "forget": s.forget, "may_bypass": s.may_bypass, "elicits": s.elicits, "effort": s.effort } })
+            "forget": s.forget, "may_bypass": s.may_bypass, "elicits": s.elicits, "effort": s.effort,
+            "files": s.files, "terminals": s.terminals } })
         .to_string()
     }
 
@@ -216,6 +230,7 @@ impl Simulation {
                 self.agent.stubborn = self.rng.chance(8);
             }
             Done::Stop(how) => self.agent.stopping = Some(how),
+            Done::Client(effect, work) => self.work_comes(effect, work),
             _ => {}
         }
     }
@@ -250,6 +265,10 @@ impl Simulation {
             25..=34 => self.time_passes(false),
             35..=37 => self.client_does(),
             38 if self.rng.chance(20) => self.feed(Input::Interrupted),
+            39..=48 if !self.works.is_empty() || !self.commands.is_empty() => {
+                let patiently = self.rng.chance(80);
+                self.session_does(patiently);
+            }
             _ if self.conversation.runs => self.agent_does(),
             _ => {}
         }
@@ -263,6 +282,9 @@ impl Simulation {
                     break;
                 }
                 let before = self.inputs.len();
+                if self.session_does(false) {
+                    continue;
+                }
                 if self.conversation.host_open && !self.host.asks.is_empty() {
                     self.answers(true);
                 } else if self.conversation.runs && self.agent.stopping.is_some() {

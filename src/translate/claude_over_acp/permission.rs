@@ -105,6 +105,10 @@ impl ClaudeOverAcp {
             return self.refuse(number, "the call had already ended; nobody was asked", &Why::Nobody, out);
         }
         self.call_changed(raw, &call, true, out);
+        // Its call can be one more than `--max-turns` allows; then it was cancelled.
+        if self.question(number).is_none() {
+            return;
+        }
         let uses = self.uses_now(&call);
         if let Some(question) = self.questions.open.iter_mut().find(|q| q.number == number) {
             question.uses = uses;

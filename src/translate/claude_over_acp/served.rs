@@ -84,6 +84,17 @@ pub(super) enum Act {
     Run(Command),
 }
 
+impl Act {
+    /// ACP's kind of a call that does it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "read",
+            Self::Write { .. } => "edit",
+            Self::Run(_) => "execute",
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Terminal {
     number: u64,
@@ -322,23 +333,19 @@ impl ClaudeOverAcp {
             self.served.grants.remove(at);
             return self.do_act(id, act, None, out);
         }
-        let call = match known {
-            Some(call) => {
-                self.show_call(&call, out);
-                call
-            }
-            None => self.own_call(&act, name, &input, out),
-        };
+        let kind = act.kind();
+        let own = known.is_none();
+        let call = known.unwrap_or_else(|| self.next_own());
         self.questions.count += 1;
         let number = self.questions.count;
-        let uses = self.uses_now(&call);
         // diglot does it itself, so any answer will do.
         let option = |kind: &str| Choice { id: String::new(), name: String::new(), kind: kind.into() };
+        // It is open before its call is shown: that can be one more than `--max-turns` allows, and then it is cancelled.
         self.questions.open.push(Question {
             number,
             id,
             call: call.clone(),
-            uses,
+            uses: Vec::new(),
             at: 0,
             options: vec![option("allow_once"), option("allow_always")],
             choice: None,
@@ -346,6 +353,17 @@ impl ClaudeOverAcp {
             form: None,
             hook_asks: None,
         });
+        match own {
+            true => self.own_call(&call, kind, name, &input, out),
+            false => self.show_call(&call, out),
+        }
+        if self.question(number).is_none() {
+            return;
+        }
+        let uses = self.uses_now(&call);
+        if let Some(question) = self.questions.open.iter_mut().find(|q| q.number == number) {
+            question.uses = uses;
+        }
         // The hooks of a call run once.
         match self.turn.as_mut().is_some_and(|t| t.tracked(&call).hooked) {
             true => self.decide_by_rules(number, None, out),
@@ -491,20 +509,18 @@ impl ClaudeOverAcp {
     }
 
     /// A call for an act of which the agent showed none.
-    fn own_call(&mut self, act: &Act, name: &str, input: &Map<String, Value>, out: &mut Actions) -> String {
+    fn next_own(&mut self) -> String {
         self.served.acts += 1;
-        let call = format!("{OWN}{}", self.served.acts);
-        let kind = match act {
-            Act::Read { .. } => "read",
-            Act::Write { .. } => "edit",
-            Act::Run(_) => "execute",
-        };
+        format!("{OWN}{}", self.served.acts)
+    }
+
+    /// A call that diglot makes up, for an act that the agent has shown none for.
+    fn own_call(&mut self, call: &str, kind: &str, name: &str, input: &Map<String, Value>, out: &mut Actions) {
         let update = json!({
             "sessionUpdate": "tool_call", "toolCallId": call, "title": name, "kind": kind, "status": "pending",
             "name": name, "rawInput": input,
         });
-        self.own_call_changes(&call, &update, true, out);
-        call
+        self.own_call_changes(call, &update, true, out);
     }
 
     fn own_call_ends(&mut self, call: Option<String>, status: Status, output: &Value, out: &mut Actions) {

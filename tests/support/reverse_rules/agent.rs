@@ -1,5 +1,6 @@
 //! The rules of the agent's side: what diglot says to it, and what it grants.
 
+use diglot::translate::client::ClientWork;
 use serde_json::Value;
 
 use super::super::judge::Rpc;
@@ -215,6 +216,18 @@ impl Judge {
             return Err(format!("{call} was granted {granted} times and allowed {allowed} times"));
         }
         Ok(())
+    }
+
+    /// Something with an effect is done for the agent: for each somebody must have allowed one.
+    pub(crate) fn acts(&mut self, work: &ClientWork) {
+        if !matches!(work, ClientWork::Write { .. } | ClientWork::Run { .. }) {
+            return;
+        }
+        self.acted += 1;
+        let allowed: u64 = self.allowed.values().sum();
+        if !self.anybody_grants && self.acted > allowed {
+            self.broken(format!("{} acts for the agent, {allowed} allowed: {work:?}", self.acted));
+        }
     }
 
     // ---- MCP clients

@@ -35,6 +35,9 @@ impl Simulation {
         let id = request["id"].clone();
         let Some(method) = request["method"].as_str().map(str::to_owned) else {
             // An answer to a question.
+            if let Some(terminal) = request.pointer("/result/terminalId").and_then(Value::as_str) {
+                self.agent.terminals.push(terminal.to_owned());
+            }
             if let Some(id) = id.as_u64() {
                 self.agent.questions.retain(|q| *q != id);
             }
@@ -258,6 +261,7 @@ impl Simulation {
             }
             4 if self.rng.chance(30) => return self.text(),
             5 if self.rng.chance(30) => return self.own_request(),
+            9..=14 if self.setting.files || self.setting.terminals => return self.wants_client(),
             _ => {}
         }
         if self.agent.prompt.is_none() {

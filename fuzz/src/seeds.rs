@@ -17,6 +17,8 @@ struct Step<'a> {
     line: Option<&'a RawValue>,
     raw: Option<String>,
     stderr: Option<String>,
+    text: Option<String>,
+    failed: Option<String>,
 }
 
 /// A file that begins in the middle begins in the session `s`.
@@ -25,6 +27,9 @@ a{"jsonrpc":"2.0","id":"@initialize","result":{"protocolVersion":1,"agentCapabil
 n{"jsonrpc":"2.0","id":"new","method":"session/new","params":{"cwd":"/w","mcpServers":[]}}
 a{"jsonrpc":"2.0","id":"@session/new","result":{"sessionId":"s"}}
 "#;
+
+/// The first byte of a host's conversation in which diglot serves files and terminals.
+const SERVED: u8 = 0x3c;
 
 /// Of a conversation with a host, by the target's letters.
 fn of_host(step: &Step<'_>) -> Option<u8> {
@@ -37,6 +42,8 @@ fn of_host(step: &Step<'_>) -> Option<u8> {
         "interrupted" => b'i',
         "relay" => b'm',
         "host_closed" => b'e',
+        "client" => b'd',
+        "command_ended" => b'k',
         _ => return None,
     })
 }
@@ -70,14 +77,17 @@ fn folder(
     for entry in std::fs::read_dir(here.join("../golden").join(golden))? {
         let path = entry?.path();
         let text = std::fs::read_to_string(&path)?;
-        let mut talk = vec![head, b'\n'];
+        let served = [r#""files":true"#, r#""terminals":true"#].iter().any(|switch| text.contains(switch));
+        let mut talk = vec![if served { SERVED } else { head }, b'\n'];
         if !text.contains(r#""method":"initialize""#) {
             talk.extend_from_slice(opening.as_bytes());
         }
         for step in text.lines().skip(1).filter_map(|l| serde_json::from_str::<Step<'_>>(l).ok()) {
             let Some(kind) = kind(&step) else { continue };
             talk.push(kind);
-            talk.extend_from_slice(step.line.map(|l| l.get().to_owned()).or(step.raw).unwrap_or_default().as_bytes());
+            let done = step.failed.map(|why| format!("x {why}")).or(step.text).map(|text| text.replace('\n', "\\n"));
+            let body = step.line.map(|l| l.get().to_owned()).or(step.raw).or(done).unwrap_or_default();
+            talk.extend_from_slice(body.as_bytes());
             talk.push(b'\n');
         }
         std::fs::write(folder.join(path.file_stem().unwrap_or_default()), talk)?;

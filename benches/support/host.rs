@@ -69,6 +69,7 @@ impl Host {
         for action in self.actions.drain() {
             match action {
                 Action::Near(line) => write_line(&mut self.near, &line),
+                Action::NearLong(line) => write_line(&mut self.near, &line.to_line()),
                 Action::Chunk(chunk) => write_line(&mut self.near, &chunk.to_line()),
                 _ => {}
             }

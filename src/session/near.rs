@@ -13,6 +13,7 @@ use super::printer::Printer;
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::Chunk;
 use crate::wire::frame::write_line;
+use crate::wire::long::{LongLine, Written};
 
 /// Lines that may wait.
 const QUEUE: usize = 256;
@@ -23,6 +24,9 @@ const ROOM: u32 = 1024 * 1024;
 /// A batch is written when it has this many bytes, even if more waits. A pipe takes no more at once.
 const BATCH: usize = 64 * 1024;
 
+/// Room for a batch that is kept from one to the next, in bytes: more than a batch of a stream needs.
+const KEPT: usize = 8 * 1024;
+
 /// What an entry takes beside its bytes.
 const ENTRY: usize = 128;
 
@@ -31,6 +35,8 @@ const ENTRY: usize = 128;
 pub(super) enum Out {
     /// A line, without its LF.
     Line(Vec<u8>),
+    /// A line with a long text in it.
+    Long(LongLine),
     /// A piece of text; may be joined with the next one.
     Chunk(Chunk),
 }
@@ -52,6 +58,7 @@ impl Out {
         ENTRY
             + match self {
                 Out::Line(line) => line.len(),
+                Out::Long(line) => line.size(),
                 Out::Chunk(chunk) => chunk.text.len(),
             }
     }
@@ -167,6 +174,13 @@ async fn serve<W: AsyncWrite + Unpin>(
             }
             let line = match out {
                 Out::Line(line) => line,
+                Out::Long(long) if printer.is_none() && !trace.is_enabled() => {
+                    if !write_long(&mut io, &mut bytes, &long).await {
+                        return;
+                    }
+                    continue;
+                }
+                Out::Long(long) => long.to_line(),
                 Out::Chunk(chunk) => chunk.to_line(),
             };
             trace.line(Wire::Near, Dir::Out, None, &line);
@@ -192,6 +206,18 @@ async fn serve<W: AsyncWrite + Unpin>(
     }
 }
 
+/// Writes a long line without ever holding it whole; false when the reader is gone.
+async fn write_long<W: AsyncWrite + Unpin>(io: &mut W, bytes: &mut Vec<u8>, line: &LongLine) -> bool {
+    let mut at = Some(Written::default());
+    while let Some(from) = at {
+        at = line.write_part(from, bytes);
+        if bytes.len() >= BATCH && !flush(io, bytes).await {
+            return false;
+        }
+    }
+    true
+}
+
 fn continues(this: &Out, next: &Out) -> bool {
     matches!((this, next), (Out::Chunk(this), Out::Chunk(next)) if this.continues_with(next))
 }
@@ -204,8 +230,10 @@ async fn flush<W: AsyncWrite + Unpin>(io: &mut W, bytes: &mut Vec<u8>) -> bool {
     };
     let result = written.await;
     bytes.clear();
-    // A huge line must not keep its room for ever.
-    bytes.shrink_to(BATCH);
+    // What was needed once is not kept, not even a part of it: at the end of the heap it would keep all that is before it.
+    if bytes.capacity() > KEPT {
+        *bytes = Vec::new();
+    }
     if let Err(error) = &result {
         tracing::debug!(%error, "the editor no longer reads");
     }

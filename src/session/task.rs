@@ -348,6 +348,7 @@ impl<T: Translator> SessionTask<T> {
             for action in actions.drain() {
                 match action {
                     Action::Near(line) => s.to_near.push_back(Out::Line(line)),
+                    Action::NearLong(line) => s.to_near.push_back(Out::Long(line)),
                     Action::Chunk(chunk) => {
                         let next = Out::Chunk(chunk);
                         if let Some(next) = match s.to_near.back_mut() {

@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use crate::wire::acp::{ContentBlock, ContentChunk, SessionNotification, SessionUpdate};
 use crate::wire::acp_client::McpServer;
+use crate::wire::long::LongLine;
 use crate::wire::stream_json_agent::{Delta, StreamEvent, stream_event};
 
 /// A state machine between two wires.
@@ -169,6 +170,8 @@ pub enum Timer {
 pub enum Action {
     /// Write a line to the near side.
     Near(Vec<u8>),
+    /// Write a line with a long text in it to the near side.
+    NearLong(LongLine),
     /// Write a piece of text to the near side; adjacent pieces of one message may be joined on the way.
     Chunk(Chunk),
     /// Write a line to the far process.
@@ -387,7 +390,7 @@ impl Actions {
         let mut at = 0;
         self.list.retain(|action| {
             at += 1;
-            at <= from || !matches!(action, Action::Near(_) | Action::Chunk(_))
+            at <= from || !matches!(action, Action::Near(_) | Action::NearLong(_) | Action::Chunk(_))
         });
     }
 

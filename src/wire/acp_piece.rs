@@ -1,7 +1,8 @@
 //! A piece of an agent's text, read in one pass.
 //!
 //! Owns the line that comes for every token. Keeps: it reads less than the lenient types of [`super::acp_client`] and nothing
-//! else than they do. What does not fit this shape to the letter is no error: those read it member by member.
+//! else than they do. What does not fit this shape to the letter is no error: those read it member by member. A line that
+//! differs from the one before in its text only is not read again ([`Shape`]).
 
 use std::sync::LazyLock;
 
@@ -9,6 +10,7 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny};
 
+use super::shape::{Misses, Shape};
 use super::stream_json::Str;
 use super::text::{Object, Raw};
 
@@ -23,6 +25,55 @@ pub struct Piece<'a> {
     pub message_id: Option<Str<'a>>,
     /// The text.
     pub text: Str<'a>,
+}
+
+/// Reads the pieces of a stream.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    known: Option<Box<Known>>,
+    misses: Misses,
+}
+
+/// A piece that was read, without its text.
+#[derive(Debug)]
+struct Known {
+    shape: Shape<1>,
+    session_id: Box<str>,
+    is_thought: bool,
+    message_id: Option<Box<str>>,
+}
+
+impl Pieces {
+    /// What [`Piece::of_line`] reads.
+    #[must_use]
+    pub fn read<'a>(&'a mut self, line: &'a [u8]) -> Option<Piece<'a>> {
+        let Some([text]) = self.known.as_ref().and_then(|known| known.shape.strings(line)) else {
+            return self.read_whole(line);
+        };
+        self.misses.hit();
+        let known = self.known.as_ref()?;
+        Some(Piece {
+            session_id: Str((&*known.session_id).into()),
+            is_thought: known.is_thought,
+            message_id: known.message_id.as_deref().map(|id| Str(id.into())),
+            text,
+        })
+    }
+
+    fn read_whole<'a>(&mut self, line: &'a [u8]) -> Option<Piece<'a>> {
+        let piece = Piece::of_line(line)?;
+        if self.misses.miss()
+            && let Some(shape) = Shape::of(line, [&piece.text])
+        {
+            self.known = Some(Box::new(Known {
+                shape,
+                session_id: (&*piece.session_id.0).into(),
+                is_thought: piece.is_thought,
+                message_id: piece.message_id.as_ref().map(|id| (&*id.0).into()),
+            }));
+        }
+        Some(piece)
+    }
 }
 
 #[derive(Deserialize)]
@@ -126,6 +177,32 @@ mod tests {
         assert_eq!(piece, Some(known));
         let said = line(r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":""},"more":[1]}"#);
         assert!(Piece::of_line(said.as_bytes()).is_some_and(|p| !p.is_thought && p.message_id.is_none()));
+    }
+
+    #[test]
+    fn a_line_like_the_one_before_is_read_as_one_that_is_not() {
+        let chunk = |id: &str, kind: &str, text: &str| {
+            line(&format!(
+                r#"{{"sessionUpdate":"agent_{kind}_chunk","messageId":"{id}","content":{{"type":"text","text":"{text}"}}}}"#
+            ))
+        };
+        let mut pieces = Pieces::default();
+        for said in [
+            chunk("m", "message", "a"),
+            chunk("m", "message", "b"),
+            chunk("m", "message", r"\n"),
+            chunk("m", "thought", "c"),
+            chunk("n", "thought", "d"),
+            chunk("n", "thought", r"\ud83d"),
+            chunk("n", "thought", "e").replace("}}}}", r#"},"_meta":{}}}}"#),
+            chunk("n", "thought", "f").replace(r#""s""#, r#""t""#),
+            chunk("n", "thought", "g").replace("2.0", "1.0"),
+            chunk("n", "thought", "h"),
+            chunk("m", "message", "i"),
+            "agent_message_chunk".to_owned(),
+        ] {
+            assert_eq!(pieces.read(said.as_bytes()), Piece::of_line(said.as_bytes()), "{said}");
+        }
     }
 
     #[test]

@@ -203,6 +203,12 @@ fn judge(line: &[u8]) -> Option<Result<(), NoiseReason>> {
 /// a space.
 pub fn write_line(out: &mut Vec<u8>, json: &[u8]) {
     out.reserve(json.len() + 1);
+    write_json(out, json);
+    out.push(b'\n');
+}
+
+/// A part of a line, as [`write_line`] writes it; it does not end within a character.
+pub(crate) fn write_json(out: &mut Vec<u8>, json: &[u8]) {
     let mut rest = json;
     while let Some(at) = memchr3(0xE2, b'\n', b'\r', rest) {
         let (plain, tail) = rest.split_at(at);
@@ -228,7 +234,6 @@ pub fn write_line(out: &mut Vec<u8>, json: &[u8]) {
         rest = &tail[used..];
     }
     out.extend_from_slice(rest);
-    out.push(b'\n');
 }
 
 #[cfg(test)]

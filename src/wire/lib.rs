@@ -11,6 +11,8 @@ pub mod acp_editor;
 pub mod acp_piece;
 pub mod frame;
 pub mod jsonrpc;
+pub mod long;
+pub mod shape;
 pub mod sse;
 pub mod stream_json;
 pub mod stream_json_agent;

@@ -13,6 +13,7 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::shape::{Misses, Shape};
 use super::text::{Raw, text};
 
 mod write;
@@ -110,6 +111,8 @@ pub struct DeltaLine<'a> {
     /// The event.
     #[serde(borrow)]
     pub event: DeltaEvent<'a>,
+    #[serde(borrow)]
+    uuid: Option<Str<'a>>,
 }
 
 /// The event of a [`DeltaLine`].
@@ -152,6 +155,80 @@ impl<'a> DeltaLine<'a> {
         // As a text it is checked once and not string by string.
         let line: Self = serde_json::from_str(std::str::from_utf8(line).ok()?).ok()?;
         (line.kind.0 == "stream_event" && line.event.kind.0 == "content_block_delta").then_some(line)
+    }
+}
+
+/// Reads the deltas of a stream: a line that differs from the one before in its text and `uuid` only is not read again
+/// ([`Shape`]).
+#[derive(Debug, Default)]
+pub struct Deltas {
+    known: Option<Box<KnownDelta>>,
+    misses: Misses,
+}
+
+/// A delta that was read, without its text.
+#[derive(Debug)]
+struct KnownDelta {
+    shape: Shape<2>,
+    parent: Option<Box<str>>,
+    index: u32,
+    kind: Box<str>,
+    member: Member,
+}
+
+/// The member of a delta that holds what is new.
+#[derive(Debug, Clone, Copy)]
+enum Member {
+    Text,
+    Thinking,
+    PartialJson,
+}
+
+impl Deltas {
+    /// What [`DeltaLine::parse`] reads.
+    #[must_use]
+    pub fn read<'a>(&'a mut self, line: &'a [u8]) -> Option<DeltaLine<'a>> {
+        let Some([new, uuid]) = self.known.as_ref().and_then(|known| known.shape.strings(line)) else {
+            let read = DeltaLine::parse(line)?;
+            if self.misses.miss() {
+                self.learn(line, &read);
+            }
+            return Some(read);
+        };
+        self.misses.hit();
+        let known = self.known.as_ref()?;
+        let borrowed = |text: &'a str| Str(Cow::Borrowed(text));
+        let mut delta = StrictDelta { kind: borrowed(&known.kind), text: None, thinking: None, partial_json: None };
+        *match known.member {
+            Member::Text => &mut delta.text,
+            Member::Thinking => &mut delta.thinking,
+            Member::PartialJson => &mut delta.partial_json,
+        } = Some(new);
+        Some(DeltaLine {
+            kind: borrowed("stream_event"),
+            parent_tool_use_id: known.parent.as_deref().map(borrowed),
+            event: DeltaEvent { kind: borrowed("content_block_delta"), index: known.index, delta },
+            uuid: Some(uuid),
+        })
+    }
+
+    fn learn(&mut self, line: &[u8], read: &DeltaLine<'_>) {
+        let delta = &read.event.delta;
+        let (new, member) = match (&delta.text, &delta.thinking, &delta.partial_json) {
+            (Some(text), None, None) => (text, Member::Text),
+            (None, Some(text), None) => (text, Member::Thinking),
+            (None, None, Some(text)) => (text, Member::PartialJson),
+            _ => return,
+        };
+        let shape = read.uuid.as_ref().and_then(|uuid| Shape::of(line, [new, uuid]));
+        let Some(shape) = shape else { return };
+        self.known = Some(Box::new(KnownDelta {
+            shape,
+            parent: read.parent_tool_use_id.as_ref().map(|id| (&*id.0).into()),
+            index: read.event.index,
+            kind: (&*delta.kind.0).into(),
+            member,
+        }));
     }
 }
 
@@ -539,6 +616,33 @@ mod tests {
             br#"{"type":"assistant","message":{"content":"content_block_delta"}}"#,
         ] {
             assert!(DeltaLine::parse(odd).is_none());
+        }
+    }
+
+    #[test]
+    fn a_delta_like_the_one_before_is_read_as_one_that_is_not() {
+        let delta = |index: u32, kind: &str, member: &str, text: &str, uuid: &str| {
+            format!(
+                r#"{{"type":"stream_event","event":{{"type":"content_block_delta","index":{index},"delta":{{"type":"{kind}","{member}":"{text}"}}}},"parent_tool_use_id":null,"uuid":"{uuid}"}}"#
+            )
+        };
+        let mut deltas = Deltas::default();
+        for line in [
+            delta(0, "text_delta", "text", "a", "1"),
+            delta(0, "text_delta", "text", "b", "2"),
+            delta(0, "text_delta", "text", r"\n", "3"),
+            delta(0, "text_delta", "text", "c", r"\n"),
+            delta(0, "text_delta", "text", r"\ud83d", "4"),
+            delta(1, "thinking_delta", "thinking", "d", "5"),
+            delta(1, "thinking_delta", "thinking", "e", "6"),
+            delta(1, "thinking_delta", "thinking", "f", "7").replace("null", r#""call""#),
+            delta(2, "input_json_delta", "partial_json", "{", "8"),
+            delta(2, "input_json_delta", "partial_json", "}", "9"),
+            delta(2, "signature_delta", "signature", "x", "10"),
+            delta(0, "text_delta", "text", "g", "11").replace("stream_event", "stream"),
+        ] {
+            let (fast, whole) = (deltas.read(line.as_bytes()), DeltaLine::parse(line.as_bytes()));
+            assert_eq!(format!("{fast:?}"), format!("{whole:?}"), "{line}");
         }
     }
 

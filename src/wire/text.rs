@@ -215,6 +215,46 @@ pub fn cut(s: &str, max: usize) -> &str {
     &s[..end]
 }
 
+/// How many bytes a character takes in a JSON string, as diglot writes it.
+#[must_use]
+pub fn escaped(c: char) -> usize {
+    match c {
+        '\u{2028}' | '\u{2029}' => 6,
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        c if c < ' ' => 6,
+        c => c.len_utf8(),
+    }
+}
+
+/// How many bytes a text takes in JSON, without its quotes.
+#[must_use]
+pub fn length(text: &str) -> usize {
+    // Most texts hold nothing that is escaped. U+2028 and U+2029 begin with E2. Without a way out of it the loop is one over
+    // many bytes at once.
+    let is_plain = |b: u8| (b >= b' ') & (b != b'"') & (b != b'\\') & (b != 0xe2);
+    if text.bytes().fold(true, |plain, b| plain & is_plain(b)) {
+        return text.len();
+    }
+    text.chars().map(escaped).sum()
+}
+
+/// How many bytes of a text, at the end of a character, take at most `room` as JSON; at least one character's.
+#[must_use]
+pub fn fitting(text: &str, room: usize) -> usize {
+    // Nothing takes more than six bytes for one.
+    if text.len() <= room / 6 {
+        return text.len();
+    }
+    let mut sum = 0;
+    for (at, c) in text.char_indices() {
+        sum += escaped(c);
+        if sum > room && at > 0 {
+            return at;
+        }
+    }
+    text.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,5 +293,16 @@ mod tests {
     fn cutting_keeps_characters_whole() {
         assert_eq!(cut("aé", 2), "a");
         assert_eq!(cut("aé", 3), "aé");
+    }
+
+    #[test]
+    fn a_text_is_cut_by_what_it_takes_as_json() {
+        assert_eq!(fitting("abcdef", 3), 3);
+        assert_eq!(fitting("\u{1}\u{1}\u{1}", 12), 2);
+        assert_eq!(fitting("ää", 3), 2);
+        assert_eq!(fitting("\u{1}", 1), 1);
+        assert_eq!(fitting("short", 1000), 5);
+        assert_eq!(length("a\"\n\u{2028}"), 11);
+        assert_eq!(length("plain, ü"), 9);
     }
 }

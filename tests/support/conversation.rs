@@ -314,6 +314,7 @@ impl Conversation {
             }
             let what = match action {
                 Action::Near(line) => Done::Near(line),
+                Action::NearLong(line) => Done::Near(line.to_line()),
                 Action::Chunk(chunk) => Done::Near(chunk.to_line()),
                 Action::Far(line) => {
                     // Nobody reads it: the session layer drops it.

@@ -417,6 +417,7 @@ impl Conversation {
             }
             let what = match action {
                 Action::Near(line) => Done::Host(line),
+                Action::NearLong(line) => Done::Host(line.to_line()),
                 Action::Chunk(chunk) => Done::Host(chunk.to_line()),
                 Action::Far(line) => {
                     if !self.runs || self.deaf {

@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 use super::{AcpOverAcp, Asked, errors};
 use crate::translate::Actions;
 use crate::wire::acp::methods;
-use crate::wire::acp_piece::Piece;
 use crate::wire::jsonrpc::{self, Id, Message};
 use crate::wire::text::Raw;
 
@@ -26,8 +25,11 @@ struct Answer<'a> {
 
 impl AcpOverAcp {
     pub(super) fn far_line(&mut self, line: &[u8], out: &mut Actions) {
-        if let Some(piece) = Piece::of_line(line) {
-            return self.said(line, &piece, out);
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let is_piece = pieces.read(line).map(|piece| self.said(line, &piece, out)).is_some();
+        self.pieces = pieces;
+        if is_piece {
+            return;
         }
         match Message::parse(line) {
             Ok(Message::Notification { method, params }) => match &*method {

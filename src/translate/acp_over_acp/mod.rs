@@ -58,6 +58,7 @@ use serde::Serialize;
 
 use crate::mappings::AgentProfile;
 use crate::translate::{Action, Actions, Event, Stop, Timer, Translator};
+use crate::wire::acp_piece::Pieces;
 use crate::wire::jsonrpc::{self, Id};
 
 /// Lines of the editor that wait for the agent to come up.
@@ -141,6 +142,7 @@ pub struct AcpOverAcp {
     questions: BTreeMap<u64, questions::Question>,
     sessions: BTreeMap<Arc<str>, open::Session>,
     early: open::Early,
+    pieces: Pieces,
     /// A prompt would be swallowed because of a cancel just before (quirk 45).
     barrier: bool,
     /// The process is of no use any more: it is ended as soon as no turn runs in it.
@@ -171,6 +173,7 @@ impl AcpOverAcp {
             questions: BTreeMap::new(),
             sessions: BTreeMap::new(),
             early: open::Early::default(),
+            pieces: Pieces::default(),
             barrier: false,
             spoilt: false,
             leaving: false,

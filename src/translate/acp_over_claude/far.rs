@@ -21,12 +21,12 @@ const EARLY_LIMIT: usize = 256;
 
 impl AcpOverClaude {
     pub(super) fn far_line(&mut self, bytes: &[u8], out: &mut Actions) {
-        if let Some(line) = DeltaLine::parse(bytes) {
-            if self.far.is_opening() {
-                return self.hold(bytes, out);
-            }
-            if self.opened {
-                return self.delta_line(line, out);
+        if self.opened && !self.far.is_opening() {
+            let mut deltas = std::mem::take(&mut self.deltas);
+            let is_delta = deltas.read(bytes).map(|line| self.delta_line(line, out)).is_some();
+            self.deltas = deltas;
+            if is_delta {
+                return;
             }
         }
         let line = match Line::parse(bytes) {

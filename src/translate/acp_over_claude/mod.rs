@@ -34,6 +34,7 @@ use super::{Actions, Event, IdSource, Translator};
 use crate::mappings::{AgentProfile, Mappings};
 use crate::wire::acp::{AvailableCommand, ClientCapabilities};
 use crate::wire::jsonrpc::Id;
+use crate::wire::stream_json::Deltas;
 
 use life::Far;
 use open::Opening;
@@ -72,6 +73,7 @@ pub struct AcpOverClaude {
     early: Vec<Vec<u8>>,
     turns: Turns,
     streams: Streams,
+    deltas: Deltas,
     tools: Tools,
     questions: Questions,
     plan: Plan,
@@ -130,6 +132,7 @@ impl AcpOverClaude {
             early: Vec::new(),
             turns: Turns::default(),
             streams: Streams::default(),
+            deltas: Deltas::default(),
             tools: Tools::default(),
             questions: Questions::default(),
             plan: Plan::default(),

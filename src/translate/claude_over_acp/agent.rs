@@ -18,7 +18,7 @@ use crate::translate::rules::PermissionMode;
 use crate::translate::{Action, Actions, ChunkKind, FarExit, StartFailure, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{Block, Cost, Named, Prompted, SessionParams, Update, methods as more};
-use crate::wire::acp_piece::Piece;
+use crate::wire::acp_piece::{Piece, Pieces};
 use crate::wire::jsonrpc::{self, ErrorObject, Id, Message, RpcError};
 use crate::wire::stream_json_agent as say;
 use crate::wire::text::{Raw, float, items, read, text, uint};
@@ -117,6 +117,7 @@ pub(super) struct Agent {
     pub(super) stage: Stage,
     next_id: u64,
     waiting: Vec<(u64, Asked)>,
+    pieces: Pieces,
     pub(super) serves: Serves,
     /// The agent's id of the session.
     pub(super) session_id: Option<String>,
@@ -230,11 +231,10 @@ impl ClaudeOverAcp {
 
     /// A line of the agent's.
     pub(super) fn agent_line(&mut self, line: &[u8], out: &mut Actions) {
-        if let Some(piece) = Piece::of_line(line) {
-            if self.is_of_session(line, Some(&*piece.session_id.0), out) {
-                let kind = if piece.is_thought { ChunkKind::Thought } else { ChunkKind::Message };
-                self.said(kind, piece.message_id.as_ref().map(|id| &*id.0), None, &piece.text.0, out);
-            }
+        let mut pieces = std::mem::take(&mut self.agent.pieces);
+        let is_piece = pieces.read(line).map(|piece| self.piece(line, &piece, out)).is_some();
+        self.agent.pieces = pieces;
+        if is_piece {
             return;
         }
         match Message::parse(line) {
@@ -278,6 +278,14 @@ impl ClaudeOverAcp {
                 }
             }
             Err(malformed) => out.note(format!("a line of the agent's is no message: {malformed}")),
+        }
+    }
+
+    /// A piece of the usual shape: most lines.
+    fn piece(&mut self, line: &[u8], piece: &Piece<'_>, out: &mut Actions) {
+        if self.is_of_session(line, Some(&*piece.session_id.0), out) {
+            let kind = if piece.is_thought { ChunkKind::Thought } else { ChunkKind::Message };
+            self.said(kind, piece.message_id.as_ref().map(|id| &*id.0), None, &piece.text.0, out);
         }
     }
 

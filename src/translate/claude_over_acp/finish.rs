@@ -4,14 +4,17 @@
 //! (rules 6 and 12).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::ClaudeOverAcp;
-use super::stream::{RESULT_LIMIT, fitting};
+use super::answer::tell;
+use super::stream::RESULT_LIMIT;
 use super::turn::Turn;
 use crate::translate::Actions;
-use crate::wire::jsonrpc::ErrorObject;
+use crate::wire::jsonrpc::{ErrorObject, to_line};
+use crate::wire::long::Text;
 use crate::wire::stream_json_agent::{self as say, Usage};
 
 /// What the model reads, and hosts look for, when a turn was interrupted.
@@ -39,12 +42,12 @@ pub(super) enum Finish {
 }
 
 impl ClaudeOverAcp {
-    /// What the turn comes to. Takes its text: it can be long, and nothing else needs it any more.
-    pub(super) fn verdict(&mut self, turn: &mut Turn, finish: Finish, out: &mut Actions) -> Verdict {
+    /// What the turn comes to.
+    pub(super) fn verdict(&mut self, turn: &Turn, finish: Finish, out: &mut Actions) -> Verdict {
         let tools = turn.calls_since_message;
         let aborted = if tools { "aborted_tools" } else { "aborted_streaming" };
         if turn.preempted {
-            let text = if tools { String::new() } else { std::mem::take(&mut turn.text) };
+            let text = if tools { Arc::default() } else { turn.answer.text() };
             let stop_reason = tools.then_some("tool_use");
             return Verdict { terminal_reason: Some(aborted), ..Verdict::success(text, stop_reason) };
         }
@@ -57,13 +60,13 @@ impl ClaudeOverAcp {
         match finish {
             Finish::Stop(_) if turn.hook_ended => Verdict {
                 terminal_reason: Some("stop_hook_prevented"),
-                ..Verdict::success(std::mem::take(&mut turn.text), Some("end_turn"))
+                ..Verdict::success(turn.answer.text(), Some("end_turn"))
             },
             Finish::Stop(reason) => self.stopped(turn, &reason),
             Finish::Blocked(said) => Verdict::without_query(said),
             Finish::HookStopped => Verdict {
                 terminal_reason: Some("hook_stopped"),
-                ..Verdict::success(String::new(), tools.then_some("tool_use"))
+                ..Verdict::success(Arc::default(), tools.then_some("tool_use"))
             },
             Finish::MaxTurns(most) => {
                 let said = format!("Reached maximum number of turns ({most})");
@@ -90,14 +93,14 @@ impl ClaudeOverAcp {
                     is_error: true,
                     api_error_status: status,
                     terminal_reason: Some("api_error"),
-                    ..Verdict::success(said, Some("stop_sequence"))
+                    ..Verdict::success(whole(said), Some("stop_sequence"))
                 }
             }
         }
     }
 
-    fn stopped(&self, turn: &mut Turn, reason: &str) -> Verdict {
-        let text = std::mem::take(&mut turn.text);
+    fn stopped(&self, turn: &Turn, reason: &str) -> Verdict {
+        let text = turn.answer.text();
         match reason {
             "max_tokens" => Verdict::success(text, Some("max_tokens")),
             "refusal" => Verdict { is_error: true, ..Verdict::success(text, Some("refusal")) },
@@ -129,7 +132,8 @@ impl ClaudeOverAcp {
         }
     }
 
-    pub(super) fn result_line(&mut self, turn: &Turn, verdict: Verdict, now: u64) -> Vec<u8> {
+    /// Writes the `result`.
+    pub(super) fn tell_result(&mut self, turn: &Turn, verdict: Verdict, now: u64, out: &mut Actions) {
         let duration = now.saturating_sub(turn.started_ms);
         let usage = turn.usage.unwrap_or_default();
         let model = self.agent.model();
@@ -141,6 +145,7 @@ impl ClaudeOverAcp {
         self.spent.add(&model, usage, self.cost_usd);
         // 0: the agent does not tell.
         let size = self.context.map_or(0, |(_, size)| size);
+        let uuid = self.uuid();
         let mut line = json!({
             "type": "result",
             "subtype": verdict.subtype,
@@ -156,7 +161,7 @@ impl ClaudeOverAcp {
             "stop_reason": verdict.stop_reason,
             "terminal_reason": verdict.terminal_reason,
             "user_message_uuids": [turn.uuid],
-            "uuid": self.uuid(),
+            "uuid": uuid,
         });
         if let (None, Some(members)) = (verdict.terminal_reason, line.as_object_mut()) {
             members.remove("terminal_reason");
@@ -164,26 +169,32 @@ impl ClaudeOverAcp {
         if let Some(status) = verdict.api_error_status {
             line["api_error_status"] = status.into();
         }
-        match verdict.errors {
-            Some(errors) => line["errors"] = json!(errors),
-            None => {
-                let mut result = verdict.result;
-                result.truncate(fitting(&result, RESULT_LIMIT));
-                line["result"] = result.into();
+        let with = |member: &str, said: Value| {
+            let mut line = line.clone();
+            line[member] = said;
+            if let Some(structured) = &turn.structured {
+                line["structured_output"] = structured.clone();
             }
+            to_line(&line)
+        };
+        if let Some(errors) = verdict.errors {
+            return out.near(with("errors", json!(errors)));
         }
-        if let Some(structured) = &turn.structured {
-            line["structured_output"] = structured.clone();
-        }
-        crate::wire::jsonrpc::to_line(&line)
+        let used = verdict.result.fitting(RESULT_LIMIT);
+        let with = |result: &str| with("result", result.into());
+        tell(&verdict.result, used, &uuid, with, out);
     }
+}
+
+fn whole(text: String) -> Arc<Text> {
+    Arc::new(text.into())
 }
 
 /// The end of a turn as `result` says it.
 pub(super) struct Verdict {
     pub(super) is_error: bool,
     subtype: &'static str,
-    result: String,
+    result: Arc<Text>,
     errors: Option<[String; 1]>,
     stop_reason: Option<&'static str>,
     /// None: nothing was asked of the agent.
@@ -195,7 +206,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    fn success(result: String, stop_reason: Option<&'static str>) -> Self {
+    fn success(result: Arc<Text>, stop_reason: Option<&'static str>) -> Self {
         Self {
             is_error: false,
             subtype: "success",
@@ -210,7 +221,7 @@ impl Verdict {
 
     /// The agent was not asked.
     pub(super) fn without_query(result: String) -> Self {
-        Self { terminal_reason: None, asked: false, ..Self::success(result, None) }
+        Self { terminal_reason: None, asked: false, ..Self::success(whole(result), None) }
     }
 
     fn failed(subtype: &'static str, why: String, terminal_reason: &'static str) -> Self {
@@ -220,7 +231,7 @@ impl Verdict {
             // Without `errors` a host loses the message and dies of it (rule 6).
             errors: Some([why]),
             terminal_reason: Some(terminal_reason),
-            ..Self::success(String::new(), None)
+            ..Self::success(Arc::default(), None)
         }
     }
 }

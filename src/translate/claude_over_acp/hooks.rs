@@ -14,6 +14,7 @@ use super::finish::Finish;
 use super::host::About;
 use super::permission::{Allowed, Why};
 use super::render::{ToolResult, ToolUse};
+use super::stream::RESULT_LIMIT;
 use super::turn::Turn;
 use crate::translate::{Action, Actions, Timer};
 use crate::wire::acp_client::PromptBlock;
@@ -452,7 +453,12 @@ impl ClaudeOverAcp {
             self.system("informational", members, out);
             return false;
         }
-        let more = json!({"stop_hook_active": turn.stop_hooks > 0, "last_assistant_message": turn.text});
+        if !self.hooks.known.iter().any(|hook| hook.event == "Stop") {
+            return false;
+        }
+        let text = turn.answer.text();
+        let said = text.start(text.fitting(RESULT_LIMIT));
+        let more = json!({"stop_hook_active": turn.stop_hooks > 0, "last_assistant_message": said});
         self.run_hooks("Stop", None, more, Then::Stop, out)
     }
 

@@ -28,6 +28,7 @@
 //! | `schema` | structured output |
 
 mod agent;
+mod answer;
 pub mod calls;
 mod choices;
 mod command;

@@ -34,7 +34,7 @@ impl ClaudeOverAcp {
         {
             return false;
         }
-        let problem = match last_json(&turn.text) {
+        let problem = match last_json(&turn.answer.text().to_string()) {
             None => "no JSON was found in it".to_owned(),
             Some(value) => match problem(&schema, &value) {
                 None => {

@@ -185,10 +185,11 @@ impl ClaudeOverAcp {
         let id = format!("toolu_{}", self.uuid().replace('-', ""));
         let call = ToolUse { id, name: "TodoWrite".into(), input, cut: false };
         // A plan is no answer: the text before it stays the result's.
-        let text = self.turn.as_ref().map(|t| t.text.clone());
+        self.end_block(out);
+        let answer = self.turn.as_ref().map(|t| t.answer.clone());
         self.call(&call, out);
-        if let (Some(turn), Some(text)) = (&mut self.turn, text) {
-            turn.text = text;
+        if let (Some(turn), Some(answer)) = (&mut self.turn, answer) {
+            turn.answer = answer;
         }
         self.give_result(&[call], "Todos have been modified successfully.".to_owned(), out);
     }

@@ -9,12 +9,14 @@
 use std::sync::Arc;
 
 use super::ClaudeOverAcp;
+use super::answer::tell;
 use super::render::ToolUse;
-use super::render::bounds::{escaped, length};
 use crate::translate::{Action, Actions, Chunk, ChunkForm, ChunkKind};
+use crate::wire::long::Text;
 use crate::wire::stream_json_agent::{
     self as say, Assistant, Block, Delta, EmptyMessage, MessageDelta, StreamEvent, Usage,
 };
+use crate::wire::text::{fitting, length};
 
 /// Bytes of a block, as JSON writes them, before the next one begins.
 const BLOCK_LIMIT: usize = 512 * 1024;
@@ -48,7 +50,7 @@ struct Message {
 struct OpenBlock {
     kind: ChunkKind,
     index: u32,
-    text: String,
+    text: Text,
     /// What the text takes as JSON.
     written: usize,
 }
@@ -99,7 +101,7 @@ impl ClaudeOverAcp {
         self.begin_block(kind, out);
         let Some(message) = &mut self.stream.message else { return };
         let Some(block) = &mut message.open else { return };
-        block.text.push_str(piece);
+        block.text.push(piece);
         block.written += cost;
         if let Some(uuid) = uuid {
             out.push(Action::Chunk(Chunk {
@@ -112,9 +114,6 @@ impl ClaudeOverAcp {
         }
         if let Some(turn) = &mut self.turn {
             turn.spoke = true;
-            if kind == ChunkKind::Message {
-                turn.answer(piece);
-            }
         }
     }
 
@@ -167,7 +166,7 @@ impl ClaudeOverAcp {
         let index = message.next_index;
         message.next_index += 1;
         message.has_text |= kind == ChunkKind::Message;
-        message.open = Some(OpenBlock { kind, index, text: String::new(), written: 0 });
+        message.open = Some(OpenBlock { kind, index, text: Text::default(), written: 0 });
         let content_block = match kind {
             ChunkKind::Message => Block::Text { text: "" },
             ChunkKind::Thought => Block::Thinking { thinking: "", signature: "" },
@@ -179,12 +178,19 @@ impl ClaudeOverAcp {
     pub(super) fn end_block(&mut self, out: &mut Actions) {
         let Some(message) = &mut self.stream.message else { return };
         let Some(block) = message.open.take() else { return };
-        let id = message.id.clone();
-        let content = match block.kind {
-            ChunkKind::Message => Block::Text { text: &block.text },
-            ChunkKind::Thought => Block::Thinking { thinking: &block.text, signature: "" },
+        let (id, text) = (message.id.clone(), Arc::new(block.text));
+        if let (ChunkKind::Message, Some(turn)) = (block.kind, &mut self.turn) {
+            turn.answer.add(&text);
+        }
+        let uuid = self.uuid();
+        let line = |text: &str| {
+            let content = match block.kind {
+                ChunkKind::Message => Block::Text { text },
+                ChunkKind::Thought => Block::Thinking { thinking: text, signature: "" },
+            };
+            self.whole(&id, &uuid, content)
         };
-        self.whole(&id, content, out);
+        tell(&text, text.len(), &uuid, line, out);
         self.event(&StreamEvent::ContentBlockStop { index: block.index }, out);
     }
 
@@ -205,14 +211,15 @@ impl ClaudeOverAcp {
             let delta = Delta::InputJsonDelta { partial_json: &input };
             self.event(&StreamEvent::ContentBlockDelta { index, delta }, out);
         }
-        self.whole(&id, Block::ToolUse { id: &call.id, name: &call.name, input: &call.input }, out);
+        let uuid = self.uuid();
+        out.near(self.whole(&id, &uuid, Block::ToolUse { id: &call.id, name: &call.name, input: &call.input }));
         self.event(&StreamEvent::ContentBlockStop { index }, out);
         self.stream.goes_on = false;
         if let Some(turn) = &mut self.turn {
             turn.spoke = true;
             turn.calls_since_message = true;
             turn.fresh = true;
-            turn.text.clear();
+            turn.answer.clear();
         }
     }
 
@@ -235,23 +242,21 @@ impl ClaudeOverAcp {
         }
     }
 
-    fn whole(&mut self, message_id: &str, block: Block<'_>, out: &mut Actions) {
-        let uuid = self.uuid();
+    fn whole(&self, message_id: &str, uuid: &str, block: Block<'_>) -> Vec<u8> {
         let model = self.agent.model();
         let text = !matches!(block, Block::ToolUse { .. });
         let aborted = text && self.turn.as_ref().is_some_and(|t| t.interrupted);
-        let line = say::assistant(&Assistant {
+        say::assistant(&Assistant {
             message_id,
             model: &model,
             block,
             usage: self.tokens_of(self.stream.message.as_ref().and_then(|m| m.usage)),
             session_id: &self.set.session_id,
-            uuid: &uuid,
+            uuid,
             error: None,
             aborted,
             parent: None,
-        });
-        out.near(line);
+        })
     }
 
     /// The tokens of a message: its own, or, of an agent that tells only those of the turn, the turn's, while it is the only
@@ -293,36 +298,5 @@ impl ClaudeOverAcp {
             let uuid = self.uuid();
             out.near(say::stream_event(&self.set.session_id, &uuid, event));
         }
-    }
-}
-
-/// How many bytes of a text, at the end of a character, take at most `room` as JSON; at least one character's.
-pub(super) fn fitting(text: &str, room: usize) -> usize {
-    // Nothing takes more than six bytes for one.
-    if text.len() <= room / 6 {
-        return text.len();
-    }
-    let mut sum = 0;
-    for (at, c) in text.char_indices() {
-        sum += escaped(c);
-        if sum > room && at > 0 {
-            return at;
-        }
-    }
-    text.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_by_what_it_takes_as_json() {
-        assert_eq!(fitting("abcdef", 3), 3);
-        assert_eq!(fitting("\u{1}\u{1}\u{1}", 12), 2);
-        assert_eq!(fitting("ää", 3), 2);
-        assert_eq!(fitting("\u{1}", 1), 1);
-        assert_eq!(fitting("short", 1000), 5);
-        assert_eq!(length("a\"\n\u{2028}"), 11);
     }
 }

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use super::ClaudeOverAcp;
 use super::calls::parent_call;
 use super::render::ToolUse;
-use super::render::bounds::length;
 use crate::translate::{Actions, ChunkKind};
 use crate::wire::stream_json_agent::{self as say, Assistant, Block, Usage};
+use crate::wire::text::length;
 use crate::wire::text::{Raw, read};
 
 /// Bytes of a text, as JSON writes them, before the next one begins.

@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 
 use super::ClaudeOverAcp;
 use super::agent::Asked;
+use super::answer::Answer;
 use super::calls::Call;
 use super::finish::{Finish, Verdict};
 use super::render::ToolUse;
-use super::stream::RESULT_LIMIT;
 use crate::translate::{Action, Actions, Stop, Timer};
 use crate::wire::acp::methods;
 use crate::wire::acp_client::{OfSession, Prompt, PromptBlock};
@@ -103,8 +103,8 @@ pub(super) struct Turn {
     pub(super) finish: Option<Finish>,
     pub(super) calls: Vec<Tracked>,
     pub(super) denials: Vec<Value>,
-    /// The text since the last call.
-    pub(super) text: String,
+    /// The text since the last call, of blocks that have ended.
+    pub(super) answer: Answer,
     /// The agent said or did something.
     pub(super) spoke: bool,
     pub(super) usage: Option<Usage>,
@@ -147,7 +147,7 @@ impl Turn {
             finish: None,
             calls: Vec::new(),
             denials: Vec::new(),
-            text: String::new(),
+            answer: Answer::default(),
             spoke: false,
             usage: None,
             counts_messages: false,
@@ -169,13 +169,6 @@ impl Turn {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// A piece of the answer, as `result` repeats it.
-    pub(super) fn answer(&mut self, piece: &str) {
-        if self.text.len() < RESULT_LIMIT {
-            self.text.push_str(piece);
-        }
-    }
-
     /// A model message begins. `goes_on`: it is the rest of one that a result came into.
     pub(super) fn message_begins(&mut self, goes_on: bool) {
         // Another message of the same answer is no other round (quirks 33 and 34).
@@ -184,7 +177,7 @@ impl Turn {
         }
         self.calls_since_message = false;
         if !goes_on {
-            self.text.clear();
+            self.answer.clear();
         }
     }
 
@@ -256,8 +249,7 @@ impl ClaudeOverAcp {
         let Some(mut turn) = self.turn.take() else { return };
         self.context_blocks.append(&mut turn.blocks);
         let now = self.set.clock.now_ms();
-        let line = self.result_line(&turn, Verdict::without_query(String::new()), now);
-        out.near(line);
+        self.tell_result(&turn, Verdict::without_query(String::new()), now, out);
         self.failed = false;
         self.state("idle", out);
     }
@@ -344,10 +336,9 @@ impl ClaudeOverAcp {
         let now = self.set.clock.now_ms();
         let Some(mut turn) = self.turn.take() else { return };
         let finish = turn.finish.take().unwrap_or(Finish::Stop("end_turn".into()));
-        let verdict = self.verdict(&mut turn, finish, out);
+        let verdict = self.verdict(&turn, finish, out);
         self.failed = verdict.is_error && !(turn.interrupted && self.signalled);
-        let line = self.result_line(&turn, verdict, now);
-        out.near(line);
+        self.tell_result(&turn, verdict, now, out);
         self.agent.turns += 1;
         self.state("idle", out);
         let wait = self.set.profile.acp.cancel_barrier_ms;

@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::wire::text::{escaped, length};
+
 /// What a tool's input may have, as JSON.
 pub(crate) const INPUT: usize = 400_000;
 
@@ -17,26 +19,6 @@ pub(crate) const STRUCTURED: usize = 300_000;
 
 /// Room for the marker.
 const MARKER: usize = 64;
-
-/// How many bytes a character has in a JSON string.
-pub(crate) fn escaped(c: char) -> usize {
-    match c {
-        // As diglot writes them.
-        '\u{2028}' | '\u{2029}' => 6,
-        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
-        c if c < ' ' => 6,
-        c => c.len_utf8(),
-    }
-}
-
-/// How many bytes a text has in JSON, without its quotes.
-pub(crate) fn length(text: &str) -> usize {
-    // Most texts hold nothing that is escaped. U+2028 and U+2029 begin with E2.
-    if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\' && b != 0xe2) {
-        return text.len();
-    }
-    text.chars().map(escaped).sum()
-}
 
 /// Cuts a text to `max` bytes of JSON, the marker included; whether anything was cut.
 pub(crate) fn cut(text: &mut String, max: usize) -> bool {

@@ -234,7 +234,7 @@ fn structured(call: &Call, tool_use: &ToolUse, text: &str) -> Option<Value> {
                 "filePath": member("file_path"), "content": text, "numLines": lines, "startLine": start, "totalLines": lines,
             }});
             // A text that does not fit beside itself is in the result already.
-            return (bounds::length(text) <= bounds::STRUCTURED).then_some(shape);
+            return (crate::wire::text::length(text) <= bounds::STRUCTURED).then_some(shape);
         }
         "Edit" => {
             let (path, old, new) = (member("file_path")?, member("old_string")?, member("new_string")?);

@@ -1,0 +1,56 @@
+//! The answer, told twice.
+//!
+//! Owns the text of a turn's last message, which a block of `assistant` tells and `result` repeats. Keeps: a long one is held
+//! once, and written from there.
+
+use std::sync::Arc;
+
+use super::stream::RESULT_LIMIT;
+use crate::translate::{Action, Actions};
+use crate::wire::long::{LONG, LongLine, Text};
+
+/// The texts of the blocks of the last message.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Answer {
+    blocks: Vec<Arc<Text>>,
+    len: usize,
+}
+
+impl Answer {
+    /// Another block.
+    pub(super) fn add(&mut self, block: &Arc<Text>) {
+        if self.len < RESULT_LIMIT {
+            self.len += block.len();
+            self.blocks.push(block.clone());
+        }
+    }
+
+    /// Another message begins.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What was said.
+    pub(super) fn text(&self) -> Arc<Text> {
+        match &*self.blocks {
+            [one] => one.clone(),
+            more => {
+                let mut all = Text::default();
+                more.iter().for_each(|block| all.append(block));
+                all.into()
+            }
+        }
+    }
+}
+
+/// Tells a line with this text in it. `line` writes one around a text; `id` is an id that is used nowhere else.
+pub(super) fn tell(text: &Arc<Text>, used: usize, id: &str, line: impl Fn(&str) -> Vec<u8>, out: &mut Actions) {
+    if used >= LONG {
+        // Twice the id is in no other member.
+        let marker = format!("{id}{id}");
+        if let Some(long) = LongLine::new(&line(&marker), &marker, text.clone(), used) {
+            return out.push(Action::NearLong(long));
+        }
+    }
+    out.near(line(&text.start(used)));
+}

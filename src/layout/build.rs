@@ -14,7 +14,8 @@
 use std::env;
 use std::process::Command;
 
-fn main() {
+/// Tells the linker of this build what it should know.
+pub(crate) fn tell_linker() {
     println!("cargo::rerun-if-changed=src/layout/startup.ld");
     println!("cargo::rerun-if-env-changed=DIGLOT_LAYOUT");
     if laid_out() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{AGENTS, MappingError, Source, agent_name};
+use super::{AGENTS, MappingError, Source, agent_name, compiled};
 
 /// The protocol an agent speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -186,28 +186,28 @@ pub struct Agents {
 
 /// The profiles compiled in.
 const BUILTIN: [(&str, &str); 16] = [
-    ("agents/claude.toml", include_str!("../../mappings/agents/claude.toml")),
-    ("agents/claude-agent-acp.toml", include_str!("../../mappings/agents/claude-agent-acp.toml")),
-    ("agents/cline.toml", include_str!("../../mappings/agents/cline.toml")),
-    ("agents/codebuddy.toml", include_str!("../../mappings/agents/codebuddy.toml")),
-    ("agents/codex-acp.toml", include_str!("../../mappings/agents/codex-acp.toml")),
-    ("agents/copilot.toml", include_str!("../../mappings/agents/copilot.toml")),
-    ("agents/demo.toml", include_str!("../../mappings/agents/demo.toml")),
-    ("agents/gemini.toml", include_str!("../../mappings/agents/gemini.toml")),
-    ("agents/grok.toml", include_str!("../../mappings/agents/grok.toml")),
-    ("agents/io.toml", include_str!("../../mappings/agents/io.toml")),
-    ("agents/kimi.toml", include_str!("../../mappings/agents/kimi.toml")),
-    ("agents/opencode.toml", include_str!("../../mappings/agents/opencode.toml")),
-    ("agents/pi.toml", include_str!("../../mappings/agents/pi.toml")),
-    ("agents/qwen.toml", include_str!("../../mappings/agents/qwen.toml")),
-    ("agents/vibe.toml", include_str!("../../mappings/agents/vibe.toml")),
-    ("agents/wave.toml", include_str!("../../mappings/agents/wave.toml")),
+    ("agents/claude.toml", compiled!("agents/claude")),
+    ("agents/claude-agent-acp.toml", compiled!("agents/claude-agent-acp")),
+    ("agents/cline.toml", compiled!("agents/cline")),
+    ("agents/codebuddy.toml", compiled!("agents/codebuddy")),
+    ("agents/codex-acp.toml", compiled!("agents/codex-acp")),
+    ("agents/copilot.toml", compiled!("agents/copilot")),
+    ("agents/demo.toml", compiled!("agents/demo")),
+    ("agents/gemini.toml", compiled!("agents/gemini")),
+    ("agents/grok.toml", compiled!("agents/grok")),
+    ("agents/io.toml", compiled!("agents/io")),
+    ("agents/kimi.toml", compiled!("agents/kimi")),
+    ("agents/opencode.toml", compiled!("agents/opencode")),
+    ("agents/pi.toml", compiled!("agents/pi")),
+    ("agents/qwen.toml", compiled!("agents/qwen")),
+    ("agents/vibe.toml", compiled!("agents/vibe")),
+    ("agents/wave.toml", compiled!("agents/wave")),
 ];
 
 impl Agents {
     pub(super) fn read(given: &[Source<'_>]) -> Result<Self, MappingError> {
         let mut profiles = BTreeMap::new();
-        let builtin = BUILTIN.into_iter().map(|(file, text)| Source { file, text });
+        let builtin = BUILTIN.into_iter().map(|(file, text)| Source::compiled(file, text));
         let given = given.iter().copied().filter(|source| source.file.starts_with(AGENTS));
         for source in builtin.chain(given) {
             let Some(name) = agent_name(source.file) else {

@@ -43,6 +43,10 @@ impl<'de> Deserialize<'de> for RawStatus {
             fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<RawStatus, E> {
                 Ok(RawStatus::Number(number))
             }
+            // JSON, which the build makes of TOML, tells positive numbers so.
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<RawStatus, E> {
+                Ok(RawStatus::Number(i64::try_from(number).unwrap_or(i64::MAX)))
+            }
             fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<RawStatus, E> {
                 Ok(RawStatus::Word(word.to_owned()))
             }

@@ -242,7 +242,7 @@ impl Ledger {
     /// # Errors
     /// [`MappingError`] naming section, word and what is missing.
     pub fn read(file: &str, text: &str) -> Result<Self, MappingError> {
-        let source = Source { file, text };
+        let source = Source::toml(file, text);
         let raw: RawLedger = source.read()?;
         let sections = raw
             .section

@@ -1,6 +1,6 @@
 //! How each word of one protocol is said in the other, as data.
 //!
-//! The tables stand in `mappings/*.toml`, are compiled in, and are read once, when first asked for. A user may give files of
+//! The tables stand in `mappings/*.toml`, are compiled in (as JSON, see `build.rs`), and are read once, when first asked for. A user may give files of
 //! the same names: a row there replaces the built-in row of the same name, a rule there is tried before the built-in ones,
 //! and everything else stays. This module owns reading and checking them and says what is wrong by file, line, key and what
 //! was expected; what it hands out has been checked, so nothing that uses a table can fail.
@@ -96,14 +96,30 @@ pub enum MappingError {
 pub(crate) struct Source<'t> {
     pub(crate) file: &'t str,
     pub(crate) text: &'t str,
+    /// The build made JSON of it (`src/mappings/build.rs`).
+    compiled: bool,
 }
 
-impl Source<'_> {
+impl<'t> Source<'t> {
+    /// As a person writes it.
+    pub(crate) const fn toml(file: &'t str, text: &'t str) -> Self {
+        Self { file, text, compiled: false }
+    }
+
+    /// As the build left it.
+    pub(crate) fn compiled(file: &'t str, text: &'t str) -> Self {
+        Self { file, text, compiled: true }
+    }
+
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, MappingError> {
-        toml::from_str(self.text).map_err(|error| MappingError::Syntax {
+        let syntax = |problem: String| MappingError::Syntax {
             file: self.file.to_owned(),
-            problem: error.to_string().trim_end().to_owned(),
-        })
+            problem: problem.trim_end().to_owned(),
+        };
+        if self.compiled {
+            return serde_json::from_str(self.text).map_err(|error| syntax(error.to_string()));
+        }
+        toml::from_str(self.text).map_err(|error| syntax(error.to_string()))
     }
 
     pub(crate) fn wrong(self, key: impl Into<String>, found: &str, expected: impl Into<String>) -> MappingError {
@@ -126,9 +142,17 @@ impl Source<'_> {
     }
 }
 
+/// The text of a table as the build left it.
+macro_rules! compiled {
+    ($name:literal) => {
+        include_str!(concat!(env!("OUT_DIR"), "/mappings/", $name, ".json"))
+    };
+}
+use compiled;
+
 /// The built-in tables and, after them, those of the same name that the user gave.
 fn layers<'t>(file: &'static str, text: &'static str, given: &[Source<'t>]) -> Vec<Source<'t>> {
-    let mut layers = vec![Source { file, text }];
+    let mut layers = vec![Source::compiled(file, text)];
     layers.extend(given.iter().filter(|source| source.file == file));
     layers
 }
@@ -165,22 +189,14 @@ impl Mappings {
             if !known {
                 return Err(MappingError::UnknownFile { file: file.to_owned() });
             }
-            given.push(Source { file, text: text.as_ref() });
+            given.push(Source::toml(file, text.as_ref()));
         }
         Ok(Self {
-            tools: Tools::read(&layers(TOOLS, include_str!("../../mappings/tools.toml"), &given))?,
-            modes: Modes::read(&layers(MODES, include_str!("../../mappings/modes.toml"), &given))?,
-            stop_reasons: StopReasons::read(&layers(
-                STOP_REASONS,
-                include_str!("../../mappings/stop_reasons.toml"),
-                &given,
-            ))?,
-            errors: Errors::read(&layers(ERRORS, include_str!("../../mappings/errors.toml"), &given))?,
-            permissions: Permissions::read(&layers(
-                PERMISSIONS,
-                include_str!("../../mappings/permissions.toml"),
-                &given,
-            ))?,
+            tools: Tools::read(&layers(TOOLS, compiled!("tools"), &given))?,
+            modes: Modes::read(&layers(MODES, compiled!("modes"), &given))?,
+            stop_reasons: StopReasons::read(&layers(STOP_REASONS, compiled!("stop_reasons"), &given))?,
+            errors: Errors::read(&layers(ERRORS, compiled!("errors"), &given))?,
+            permissions: Permissions::read(&layers(PERMISSIONS, compiled!("permissions"), &given))?,
             agents: Agents::read(&given)?,
         })
     }

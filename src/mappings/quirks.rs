@@ -69,7 +69,7 @@ struct File {
 }
 
 /// The file's name and text.
-const BUILTIN: Source<'static> = Source { file: "quirks.toml", text: include_str!("../../mappings/quirks.toml") };
+const BUILTIN: Source<'static> = Source::toml("quirks.toml", include_str!("../../mappings/quirks.toml"));
 
 /// Reads the file.
 fn read(source: Source<'_>) -> Result<Vec<Quirk>, MappingError> {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> String {
-        read(Source { file: "quirks.toml", text }).unwrap_err().to_string()
+        read(Source::toml("quirks.toml", text)).unwrap_err().to_string()
     }
 
     #[test]

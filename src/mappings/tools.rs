@@ -228,7 +228,7 @@ fn mcp_name(name: &str) -> Option<(&str, &str)> {
 
 impl Facts {
     fn check(row: RawRow) -> Result<Self, MappingError> {
-        Self::new(Source { file: super::TOOLS, text: "" }, "default", row)
+        Self::new(Source::toml(super::TOOLS, ""), "default", row)
     }
 
     fn new(source: Source<'_>, key: &str, row: RawRow) -> Result<Self, MappingError> {
@@ -460,7 +460,7 @@ mod tests {
         );
         let read = Mappings::builtin().tools.get("Read");
         assert_eq!((read.path(), read.line()), (Some("file_path"), Some("offset")));
-        let source = Source { file: "tools.toml", text: "[tool.X]\npath = \"p\"\ncontent = \"diff_write\"\n" };
+        let source = Source::toml("tools.toml", "[tool.X]\npath = \"p\"\ncontent = \"diff_write\"\n");
         let error = Tools::read(&[source]).expect_err("refused").to_string();
         assert!(error.contains("tool.X.new"), "{error}");
     }

@@ -8,6 +8,8 @@ mod fakes;
 #[path = "support/program.rs"]
 mod program;
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use fakes::mcp::{Answers, Server};
@@ -30,10 +32,16 @@ fn user(agent: &str, env: &str) -> User {
 }
 
 fn host_with(user: &User, agent: &str, more: &[&str]) -> Host {
+    host_of(user, agent, more, |_| {})
+}
+
+fn host_of(user: &User, agent: &str, more: &[&str], set: impl FnOnce(&mut Command)) -> Host {
     let mut args = vec!["--diglot-agent", agent, "--output-format", "stream-json", "--verbose"];
     args.extend(["--input-format", "stream-json", "--permission-prompt-tool", "stdio", "--include-partial-messages"]);
     args.extend(more);
-    let mut host = Host::start(user.command(&args));
+    let mut command = user.command(&args);
+    set(&mut command);
+    let mut host = Host::start(command);
     host.ask("i", json!({"subtype": "initialize"}));
     host.until(|line| line["type"] == "control_response");
     host
@@ -426,6 +434,45 @@ fn an_agent_without_the_transport_reaches_servers_over_http() {
             assert!(seen.contains(&"DELETE".to_owned()), "the session is ended: {seen:?}");
         }
     }
+}
+
+#[test]
+fn an_agent_without_the_transport_reaches_servers_over_https() {
+    let (tls, certificate) = fakes::mcp::tls();
+    for (answers, path) in
+        [(Answers::Json, "/mcp"), (Answers::Events, "/mcp"), (Answers::Broken, "/mcp"), (Answers::Json, "/sse")]
+    {
+        let server = Server::start_over(answers, Some(tls.clone()));
+        let user = user("io", "");
+        let authorities = user.at("authorities.pem");
+        std::fs::write(&authorities, &certificate).unwrap();
+        let config = mcp_config(json!({"calc": server.config(path)}));
+        let args = ["--mcp-config", &config];
+        let mut host = host_of(&user, "io", &args, |command| _ = command.env("SSL_CERT_FILE", &authorities));
+        assert_eq!(well(&host.turn("mcp", allow)).text(), "42", "{answers:?} {path}");
+        assert_eq!(well(&host.turn("mcp", allow)).text(), "42");
+        over(&user, host);
+        assert!(path == "/sse" || server.seen().contains(&"DELETE".to_owned()), "{:?}", server.seen());
+    }
+}
+
+#[test]
+fn a_server_whose_certificate_nobody_vouches_for_is_not_spoken_to() {
+    let (tls, _) = fakes::mcp::tls();
+    let (_, other) = fakes::mcp::tls();
+    let server = Server::start_over(Answers::Json, Some(tls));
+    let user = user("io", "");
+    for (authorities, said) in [(other.as_str(), "certificate"), ("", "SSL_CERT_FILE")] {
+        let file = user.at("authorities.pem");
+        std::fs::write(&file, authorities).unwrap();
+        let config = mcp_config(json!({"calc": server.config("/mcp")}));
+        let args = ["--mcp-config", &config];
+        let mut host = host_of(&user, "io", &args, |command| _ = command.env("SSL_CERT_FILE", &file));
+        let turn = host.turn("mcp", allow);
+        assert!(well(&turn).text().contains(said), "{}", turn.text());
+        over(&user, host);
+    }
+    assert_eq!(server.seen(), [""; 0], "nothing was said to it");
 }
 
 #[test]

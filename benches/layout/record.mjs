@@ -52,6 +52,10 @@ async function record() {
       await conversation(folder, diglot, ['acp', '--agent', 'passed'], editor),
       await conversation(folder, diglot, ['claude', '--diglot-agent', 'passed', '--input-format', 'stream-json', '--output-format', 'stream-json',
         '--verbose', '--include-partial-messages', '--permission-prompt-tool', 'stdio'], host),
+      // Long answers, as fast as they come.
+      await conversation(folder, diglot, ['acp', '--agent', 'fluent'], editor),
+      await conversation(folder, diglot, ['claude', '--diglot-agent', 'fluent', '--input-format', 'stream-json', '--output-format', 'stream-json',
+        '--verbose', '--include-partial-messages'], host),
     ];
     const functions = symbols(diglot, coldNames(map));
     const ran = new Set(traces.flatMap((trace) => [...executed(trace, diglot, functions)]));
@@ -71,7 +75,10 @@ async function conversation(folder, diglot, args, talk) {
   fs.mkdirSync(work);
   fs.mkdirSync(path.join(home, '.config/diglot'), { recursive: true });
   const passed = `[agents.passed]\nprotocol = "acp"\ncommand = ${JSON.stringify(diglot)}\nargs = ["acp", "--agent", "demo"]\nenv = { LANG = "C" }\n`;
-  fs.writeFileSync(path.join(home, '.config/diglot/config.toml'), passed);
+  const speaker = path.join(home, 'fluent.mjs');
+  fs.writeFileSync(speaker, `import readline from 'node:readline';\n(${fluent})(readline);\n`);
+  const talker = `[agents.fluent]\nprotocol = "acp"\ncommand = ${JSON.stringify(process.execPath)}\nargs = [${JSON.stringify(speaker)}]\n`;
+  fs.writeFileSync(path.join(home, '.config/diglot/config.toml'), passed + talker);
   const trace = path.join(home, 'trace');
   const child = spawn('valgrind', ['--tool=callgrind', '--dump-instr=yes', `--callgrind-out-file=${trace}`, '--quiet', diglot, ...args], {
     cwd: work, env: { PATH: process.env.PATH, HOME: home, TMPDIR: home }, stdio: ['pipe', 'pipe', 'inherit'],
@@ -93,6 +100,25 @@ async function conversation(folder, diglot, args, talk) {
   const code = await ended;
   if (code !== 0) throw new Error(`diglot ${args.join(' ')} ended with ${code}`);
   return trace;
+}
+
+/** An agent that says a lot: a program of its own. */
+function fluent(readline) {
+  const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+  readline.createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method, params } = JSON.parse(line);
+    const update = (update) => say({ method: 'session/update', params: { sessionId: 'one', update } });
+    if (method === 'initialize') say({ id, result: { protocolVersion: 1, agentCapabilities: {}, authMethods: [] } });
+    if (method === 'session/new') {
+      say({ id, result: { sessionId: 'one' } });
+      update({ sessionUpdate: 'available_commands_update', availableCommands: [] });
+    }
+    if (method === 'session/prompt') {
+      const piece = params.prompt.length ? 'a piece of the answer, with "quotes"\n' : '';
+      for (let count = 0; count < 10000; count += 1) update({ sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: piece } });
+      say({ id, result: { stopReason: 'end_turn' } });
+    }
+  });
 }
 
 async function editor(say, hear, cwd) {

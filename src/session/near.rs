@@ -13,7 +13,7 @@ use super::printer::Printer;
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::Chunk;
 use crate::wire::frame::write_line;
-use crate::wire::long::{LongLine, Written};
+use crate::wire::long::LongLine;
 
 /// Lines that may wait.
 const QUEUE: usize = 256;
@@ -21,8 +21,9 @@ const QUEUE: usize = 256;
 /// Bytes that may wait. A longer line waits alone.
 const ROOM: u32 = 1024 * 1024;
 
-/// A batch is written when it has this many bytes, even if more waits. A pipe takes no more at once.
-const BATCH: usize = 64 * 1024;
+/// A batch is written when it has this many bytes, even if more waits: half of what a pipe takes. What is allocated in larger
+/// pieces glibc keeps longer once they are freed.
+const BATCH: usize = 32 * 1024;
 
 /// Room for a batch that is kept from one to the next, in bytes: more than a batch of a stream needs.
 const KEPT: usize = 8 * 1024;
@@ -208,9 +209,8 @@ async fn serve<W: AsyncWrite + Unpin>(
 
 /// Writes a long line without ever holding it whole; false when the reader is gone.
 async fn write_long<W: AsyncWrite + Unpin>(io: &mut W, bytes: &mut Vec<u8>, line: &LongLine) -> bool {
-    let mut at = Some(Written::default());
-    while let Some(from) = at {
-        at = line.write_part(from, bytes);
+    for part in line.parts() {
+        bytes.extend_from_slice(&part);
         if bytes.len() >= BATCH && !flush(io, bytes).await {
             return false;
         }

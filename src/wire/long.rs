@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use memchr::memmem;
+use memmap2::MmapMut;
 
 use super::frame::{write_json, write_line};
 use super::jsonrpc::to_line;
@@ -15,15 +16,53 @@ use super::text::{escaped, fitting, length};
 /// From how many bytes on a text is worth it.
 pub const LONG: usize = 16 * 1024;
 
-/// Bytes of a part.
-const PART: usize = 16 * 1024;
+/// Bytes of the first part of a text, and of what is escaped at once.
+const PIECE: usize = 16 * 1024;
 
-/// A text that grows without being moved, and takes no room that an allocator would keep when it is gone: parts of
-/// [`PART`] bytes, cut between characters.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+/// Bytes of each other part.
+const PART: usize = 256 * 1024;
+
+/// A text that grows without being moved. What is long of it lies outside of the heap: an allocator keeps much of what it was
+/// given back, the system keeps nothing.
+#[derive(Debug, Default)]
 pub struct Text {
-    parts: Vec<String>,
+    parts: Vec<Part>,
     len: usize,
+}
+
+#[derive(Debug)]
+enum Part {
+    Heap(Vec<u8>),
+    /// So many bytes of it are used.
+    Map(MmapMut, usize),
+}
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Map(map, len) => &map[..*len],
+        }
+    }
+
+    /// How many bytes it still takes.
+    fn room(&self) -> usize {
+        match self {
+            Self::Heap(bytes) => PIECE.saturating_sub(bytes.len()),
+            Self::Map(map, len) => map.len() - len,
+        }
+    }
+
+    /// Appends what there is room for.
+    fn push(&mut self, more: &[u8]) {
+        match self {
+            Self::Heap(bytes) => bytes.extend_from_slice(more),
+            Self::Map(map, len) => {
+                map[*len..*len + more.len()].copy_from_slice(more);
+                *len += more.len();
+            }
+        }
+    }
 }
 
 impl Text {
@@ -41,29 +80,47 @@ impl Text {
 
     /// Appends a piece.
     pub fn push(&mut self, piece: &str) {
-        self.len += piece.len();
         let mut rest = piece;
         while !rest.is_empty() {
-            let room = self.parts.last().map_or(0, |last| PART.saturating_sub(last.len()));
-            let end = if rest.len() <= room {
-                rest.len()
-            } else {
-                (0..=room).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(0)
-            };
-            let (now, later) = rest.split_at(end);
+            let now = start(rest, self.parts.last().map_or(0, Part::room));
             match self.parts.last_mut() {
-                Some(last) if !now.is_empty() => last.push_str(now),
-                // The first one may stay short; those that follow it will be filled.
-                None => self.parts.push(String::new()),
-                Some(_) => self.parts.push(String::with_capacity(PART)),
+                Some(last) if !now.is_empty() => last.push(now.as_bytes()),
+                None => self.parts.push(Part::Heap(Vec::new())),
+                // Without memory of its own, a part is as the first one is.
+                Some(_) => self.parts.push(match MmapMut::map_anon(PART) {
+                    Ok(map) => Part::Map(map, 0),
+                    Err(_) => Part::Heap(Vec::with_capacity(PIECE)),
+                }),
             }
-            rest = later;
+            rest = &rest[now.len()..];
         }
+        self.len += piece.len();
     }
 
     /// Appends another text.
     pub fn append(&mut self, other: &Self) {
-        other.parts.iter().for_each(|part| self.push(part));
+        other.pieces(other.len).for_each(|piece| self.push(piece));
+    }
+
+    /// Its first `used` bytes, or as many of them as end with a character, in pieces of at most [`PIECE`].
+    fn pieces(&self, used: usize) -> impl Iterator<Item = &str> {
+        let mut left = used;
+        self.parts
+            .iter()
+            .flat_map(|part| {
+                // Parts are cut between characters.
+                let mut rest = std::str::from_utf8(part.bytes()).unwrap_or_default();
+                std::iter::from_fn(move || {
+                    let piece = start(rest, PIECE);
+                    rest = &rest[piece.len()..];
+                    (!piece.is_empty()).then_some(piece)
+                })
+            })
+            .map_while(move |piece| {
+                let piece = start(piece, left);
+                left -= piece.len();
+                (!piece.is_empty()).then_some(piece)
+            })
     }
 
     /// How many bytes of it take at most `room` as JSON; at least one character's.
@@ -73,14 +130,14 @@ impl Text {
             return self.len;
         }
         let (mut used, mut room) = (0, room);
-        for part in &self.parts {
-            let takes = length(part);
+        for piece in self.pieces(self.len) {
+            let takes = length(piece);
             if takes > room {
-                // A part in which nothing fits: the one before it was the last.
-                let first = part.chars().next().map_or(0, escaped);
-                return if used > 0 && first > room { used } else { used + fitting(part, room) };
+                // A piece in which nothing fits: the one before it was the last.
+                let first = piece.chars().next().map_or(0, escaped);
+                return if used > 0 && first > room { used } else { used + fitting(piece, room) };
             }
-            (used, room) = (used + part.len(), room - takes);
+            (used, room) = (used + piece.len(), room - takes);
         }
         used
     }
@@ -88,21 +145,14 @@ impl Text {
     /// Its first `used` bytes, or as many of them as end with a character.
     #[must_use]
     pub fn start(&self, used: usize) -> String {
-        let mut text = String::with_capacity(used.min(self.len));
-        for part in &self.parts {
-            text.push_str(start(part, used - text.len()));
-            if text.len() == used {
-                break;
-            }
-        }
-        text
+        self.pieces(used).collect()
     }
 }
 
-/// The first `most` bytes of a part, or as many of them as end with a character.
-fn start(part: &str, most: usize) -> &str {
-    let end = (0..=most.min(part.len())).rev().find(|&at| part.is_char_boundary(at));
-    &part[..end.unwrap_or(0)]
+/// The first `most` bytes of a text, or as many of them as end with a character.
+fn start(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or(0)]
 }
 
 impl From<String> for Text {
@@ -115,9 +165,19 @@ impl From<String> for Text {
 
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts.iter().try_for_each(|part| f.write_str(part))
+        self.pieces(self.len).try_for_each(|piece| f.write_str(piece))
     }
 }
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        // Parts are filled as soon as they can be, but what fits depends on the pieces that came.
+        let bytes = |text: &Self| text.parts.iter().flat_map(|part| part.bytes().to_vec()).collect::<Vec<u8>>();
+        self.len == other.len && bytes(self) == bytes(other)
+    }
+}
+
+impl Eq for Text {}
 
 /// A line, and the text that stands in one place of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,13 +189,6 @@ pub struct LongLine {
     used: usize,
     /// From the quote that closes the text.
     tail: Vec<u8>,
-}
-
-/// How far the writing of a [`LongLine`] has come.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Written {
-    parts: usize,
-    bytes: usize,
 }
 
 impl LongLine {
@@ -158,25 +211,20 @@ impl LongLine {
     #[must_use]
     pub fn to_line(&self) -> Vec<u8> {
         let mut line = self.head.clone();
-        line.extend_from_slice(inner(&to_line(&self.text.start(self.used))));
+        self.text.pieces(self.used).for_each(|piece| line.extend_from_slice(inner(&to_line(piece))));
         line.extend_from_slice(&self.tail);
         line
     }
 
-    /// Appends the next part to `out`: first what stands before the text, last the rest of the line and an LF. Returns how far
-    /// that is; `None`: that was all.
-    pub fn write_part(&self, at: Written, out: &mut Vec<u8>) -> Option<Written> {
-        if at.parts == 0 {
-            write_json(out, &self.head);
-        }
-        let left = self.used - at.bytes;
-        if let Some(part) = self.text.parts.get(at.parts).map(|part| start(part, left)).filter(|part| !part.is_empty())
-        {
-            write_json(out, inner(&to_line(part)));
-            return Some(Written { parts: at.parts + 1, bytes: at.bytes + part.len() });
-        }
-        write_line(out, &self.tail);
-        None
+    /// The line as [`write_line`] writes it, in parts of which none is long; with the LF.
+    pub fn parts(&self) -> impl Iterator<Item = Vec<u8>> {
+        let part = |json: &[u8], write: fn(&mut Vec<u8>, &[u8])| {
+            let mut part = Vec::new();
+            write(&mut part, json);
+            part
+        };
+        let pieces = self.text.pieces(self.used).map(move |piece| part(inner(&to_line(piece)), write_json));
+        std::iter::once(part(&self.head, write_json)).chain(pieces).chain(std::iter::once(part(&self.tail, write_line)))
     }
 }
 
@@ -194,18 +242,14 @@ mod tests {
     }
 
     fn written(long: &LongLine) -> Vec<u8> {
-        let (mut out, mut at) = (Vec::new(), Some(Written::default()));
-        while let Some(from) = at {
-            at = long.write_part(from, &mut out);
-        }
-        out
+        long.parts().flatten().collect()
     }
 
     #[test]
     fn a_text_in_parts_is_the_pieces_it_was_made_of() {
         let mut parts = Text::default();
         let mut whole = String::new();
-        for at in 0..20_000 {
+        for at in 0..300_000 {
             let piece = if at % 7 == 0 { "€" } else { "ab" };
             parts.push(piece);
             whole.push_str(piece);
@@ -213,9 +257,14 @@ mod tests {
         parts.push(&whole.clone());
         whole.push_str(&whole.clone());
         assert_eq!((parts.to_string() == whole, parts.len()), (true, whole.len()));
-        assert!(parts.parts.iter().all(|part| part.len() <= PART));
-        assert!(parts.parts.iter().rev().skip(1).all(|part| part.len() > PART - 4), "no part is wasted");
-        let mut twice = (*text("x")).clone();
+        let (last, full) = parts.parts.split_last().unwrap_or_else(|| panic!("it has parts"));
+        assert!(full.iter().all(|part| part.room() < 4) && last.room() < PART, "no part is wasted");
+        assert_eq!(
+            full.iter().filter(|part| matches!(part, Part::Heap(_))).count(),
+            1,
+            "only what is short is in the heap"
+        );
+        let mut twice = Text::from("x".to_owned());
         twice.append(&parts);
         assert_eq!(twice.to_string(), format!("x{whole}"));
         assert!(Text::default().is_empty());
@@ -224,24 +273,26 @@ mod tests {
     #[test]
     fn a_text_in_parts_is_cut_where_one_that_is_not_would_be() {
         for one in ["a", "€\n", "\u{1}"] {
-            let whole = one.repeat(3 * PART);
+            let whole = one.repeat(2 * PART);
             let parts = text(&whole);
-            for room in [1, 5, PART - 1, PART, PART + 1, 2 * PART, 50 * PART] {
+            for room in [1, 5, PIECE - 1, PIECE, PIECE + 1, 2 * PART, 50 * PART] {
                 assert_eq!(parts.fitting(room), fitting(&whole, room), "{one:?} {room}");
             }
-            assert_eq!(parts.start(PART + 3), whole[..PART + 3].to_owned().as_str());
+            let end = PART + 4;
+            assert!(parts.start(end) == whole[..end]);
         }
     }
 
     #[test]
     fn a_long_line_is_written_in_parts_as_it_would_be_at_once() {
         let line = |text: &str| to_line(&serde_json::json!({"a": 1, "text": text, "z": "m"}));
-        for said in ["", "short", "ü\u{2028}\n\"\\", &"1€\n\"".repeat(10_000)] {
+        for said in ["", "short", "ü\u{2028}\n\"\\", &"1€\n\"".repeat(100_000)] {
             let long = LongLine::new(&line("marker"), "marker", text(said), said.len()).unwrap_or_else(|| panic!());
             assert!(long.to_line() == line(said), "{said:.20}");
             let mut whole = Vec::new();
             write_line(&mut whole, &line(said));
             assert!(written(&long) == whole, "{said:.20}");
+            assert!(long.parts().all(|part| part.len() <= 6 * PIECE), "no part is long");
         }
     }
 

@@ -1,16 +1,18 @@
 //! MCP: a server over HTTP, and the client that a fake agent is for the servers of its session.
 //!
-//! The server speaks streamable HTTP at `/mcp` (with JSON or with events as answers) and the older way at `/sse`. It insists
-//! on its header, its session id and the version that was agreed, and keeps what was asked of it.
+//! The server speaks streamable HTTP at `/mcp` (with JSON or with events as answers) and the older way at `/sse`, over TLS if
+//! it is told to. It insists on its header, its session id and the version that was agreed, and keeps what was asked of it.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// The header that every request must have, and its value.
 pub(crate) const KEY: (&str, &str) = ("x-key", "s3cr3t");
@@ -37,6 +39,39 @@ pub(crate) struct Server {
     owed: Arc<Mutex<Option<Value>>>,
     /// What its tool `approve` answers.
     approves: Arc<Mutex<Value>>,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+/// A connection, for the one thread that reads and writes it.
+#[derive(Clone)]
+struct Stream(Arc<Mutex<dyn Wire>>);
+
+trait Wire: Read + Write + Send {}
+impl<T: Read + Write + Send> Wire for T {}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().read(into)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.lock().unwrap().flush()
+    }
+}
+
+/// What a server needs to be spoken to over TLS, and its certificate as the file of a system's authorities has it.
+pub(crate) fn tls() -> (Arc<ServerConfig>, String) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth();
+    let config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    (Arc::new(config), made.cert.pem())
 }
 
 struct Request {
@@ -48,6 +83,10 @@ struct Request {
 
 impl Server {
     pub(crate) fn start(answers: Answers) -> Self {
+        Self::start_over(answers, None)
+    }
+
+    pub(crate) fn start_over(answers: Answers, tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Self {
             address: listener.local_addr().unwrap().to_string(),
@@ -56,12 +95,19 @@ impl Server {
             stream: Arc::default(),
             owed: Arc::default(),
             approves: Arc::new(Mutex::new(json!({"behavior": "deny", "message": "not by policy"}))),
+            tls,
         };
         let this = server.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (this, Ok(stream)) = (this.clone(), stream) else { return };
-                std::thread::spawn(move || this.serve(stream));
+                std::thread::spawn(move || match this.tls.clone() {
+                    None => this.serve(Stream(Arc::new(Mutex::new(stream)))),
+                    Some(config) => {
+                        let tls = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
+                        this.serve(Stream(Arc::new(Mutex::new(tls))));
+                    }
+                });
             }
         });
         server
@@ -70,7 +116,8 @@ impl Server {
     /// As `--mcp-config` has it.
     pub(crate) fn config(&self, path: &str) -> Value {
         let kind = if path == "/sse" { "sse" } else { "http" };
-        json!({"type": kind, "url": format!("http://{}{path}", self.address), "headers": {KEY.0: KEY.1}})
+        let s = if self.tls.is_some() { "s" } else { "" };
+        json!({"type": kind, "url": format!("http{s}://{}{path}", self.address), "headers": {KEY.0: KEY.1}})
     }
 
     pub(crate) fn seen(&self) -> Vec<String> {
@@ -81,8 +128,8 @@ impl Server {
         *self.approves.lock().unwrap() = answer;
     }
 
-    fn serve(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
+    fn serve(&self, stream: Stream) {
+        let mut reader = BufReader::new(stream.clone());
         let mut writer = stream;
         while let Some(request) = read(&mut reader) {
             let what = match request.body["method"].as_str() {
@@ -127,7 +174,7 @@ impl Server {
         }
     }
 
-    fn posted(&self, request: &Request, writer: &mut TcpStream) {
+    fn posted(&self, request: &Request, writer: &mut Stream) {
         let first = request.body["method"] == "initialize";
         let header = |name: &str| request.headers.get(name).map(String::as_str);
         if !first && (header("mcp-session-id"), header("mcp-protocol-version")) != (Some("abc"), Some("2025-06-18")) {
@@ -181,7 +228,7 @@ impl Server {
     }
 }
 
-fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+fn read(reader: &mut BufReader<Stream>) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
     let mut words = line.split(' ').map(ToOwned::to_owned);
@@ -201,21 +248,21 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
 
 // A client that is gone reads nothing: what is written to it may fail.
 
-fn reply(writer: &mut TcpStream, status: &str, kind: &str, body: &str) {
+fn reply(writer: &mut Stream, status: &str, kind: &str, body: &str) {
     let length = body.len();
     let _ = write!(writer, "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}");
 }
 
-fn events(writer: &mut TcpStream) {
+fn events(writer: &mut Stream) {
     let _ = write!(writer, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n");
 }
 
-fn event(writer: &mut TcpStream, data: &Value) {
+fn event(writer: &mut Stream, data: &Value) {
     let _ = write!(writer, "event: message\r\ndata: {data}\r\n\r\n");
 }
 
 /// A stream in chunks of few bytes.
-fn chunked(writer: &mut TcpStream, body: &str) {
+fn chunked(writer: &mut Stream, body: &str) {
     let _ = write!(
         writer,
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nMcp-Session-Id: abc\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -405,6 +405,29 @@ fn for_this_session_is_kept_by_diglot_and_never_asked_of_the_agent() {
     }
 }
 
+// ---- long answers
+
+#[test]
+fn a_long_answer_is_told_whole_by_its_deltas_its_block_and_the_result() {
+    let said = (0..12_000).map(|at| format!("{at}\\\"€")).collect::<Vec<_>>().join(" ");
+    // A trace has whole lines.
+    for trace in [false, true] {
+        let user = user("io", "");
+        let file = user.at("trace.ndjson");
+        let args = ["--diglot-trace", file.to_str().unwrap()];
+        let mut host = host_with(&user, "io", if trace { &args } else { &[] });
+        let turn = host.turn(&format!("say {said}"), allow);
+        let deltas = turn.lines.iter().filter_map(|line| line["event"]["delta"]["text"].as_str()).collect::<String>();
+        let blocks: Vec<_> = turn.blocks("assistant", "text").map(|block| &block["text"]).collect();
+        assert!(deltas.trim_end() == said);
+        assert!(blocks.len() == 1 && *blocks[0] == deltas);
+        assert!(well(&turn).text() == deltas);
+        // Nothing of it is in the next answer.
+        assert_eq!(well(&host.turn("say short", allow)).text().trim(), "short");
+        over(&user, host);
+    }
+}
+
 // ---- MCP servers over HTTP, for an agent that has no such transport
 
 /// What a user's program gives as `--mcp-config`.
@@ -436,6 +459,7 @@ fn an_agent_without_the_transport_reaches_servers_over_http() {
     }
 }
 
+#[cfg(feature = "https")]
 #[test]
 fn an_agent_without_the_transport_reaches_servers_over_https() {
     let (tls, certificate) = fakes::mcp::tls();
@@ -456,6 +480,7 @@ fn an_agent_without_the_transport_reaches_servers_over_https() {
     }
 }
 
+#[cfg(feature = "https")]
 #[test]
 fn a_server_whose_certificate_nobody_vouches_for_is_not_spoken_to() {
     let (tls, _) = fakes::mcp::tls();

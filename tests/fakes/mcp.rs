@@ -11,7 +11,6 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// The header that every request must have, and its value.
@@ -66,9 +65,10 @@ impl Write for Stream {
 }
 
 /// What a server needs to be spoken to over TLS, and its certificate as the file of a system's authorities has it.
+#[cfg(feature = "https")]
 pub(crate) fn tls() -> (Arc<ServerConfig>, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let key = tokio_rustls::rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let config = ServerConfig::builder().with_no_client_auth();
     let config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
     (Arc::new(config), made.cert.pem())

@@ -16,14 +16,22 @@ pub(crate) fn compile() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=mappings");
     let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("mappings");
     let out = PathBuf::from(env::var("OUT_DIR")?).join("mappings");
+    // Nothing of an earlier build stays: a profile that was removed must be missed.
+    if out.exists() {
+        fs::remove_dir_all(&out)?;
+    }
     fs::create_dir_all(out.join("agents"))?;
     for table in TABLES {
-        convert(&folder.join(table).with_extension("toml"), &out.join(table).with_extension("json"))?;
+        convert(&folder.join(format!("{table}.toml")), &out.join(format!("{table}.json")))?;
     }
     for profile in fs::read_dir(folder.join("agents"))? {
         let profile = profile?.path();
-        let Some(name) = profile.file_stem() else { continue };
-        convert(&profile, &out.join("agents").join(name).with_extension("json"))?;
+        // What an editor left beside them is none.
+        if profile.extension().is_some_and(|extension| extension == "toml")
+            && let Some(name) = profile.file_stem().and_then(|name| name.to_str())
+        {
+            convert(&profile, &out.join(format!("agents/{name}.json")))?;
+        }
     }
     Ok(())
 }

@@ -280,6 +280,43 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
+    async fn a_long_line_is_written_in_its_place_and_gives_its_room_back() {
+        let (io, mut reader) = tokio::io::duplex(1 << 16);
+        let (queue, task) = spawn(io, Trace::disabled());
+        let text = "\"long\"\n".repeat(50_000);
+        let line = |text: &str| format!("{{\"text\":{}}}", serde_json::Value::from(text));
+        let long = LongLine::new(line("here").as_bytes(), "here", Arc::new(text.clone().into()), 350_000).unwrap();
+        let writing = tokio::spawn(async move {
+            // More than there is room for at once.
+            for at in 0..8 {
+                send(&queue, Out::Line(format!("{{\"at\":{at}}}").into_bytes())).await.unwrap();
+                send(&queue, Out::Long(long.clone())).await.unwrap();
+            }
+        });
+        let mut all = String::new();
+        assert!(reader.read_to_string(&mut all).await.is_ok());
+        assert!(writing.await.is_ok() && task.await.is_ok());
+        let lines: Vec<&str> = all.lines().collect();
+        assert_eq!(lines.len(), 16);
+        for at in 0..8 {
+            assert_eq!(lines[2 * at], format!("{{\"at\":{at}}}"));
+            assert!(lines[2 * at + 1] == line(&text[..350_000]));
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_reader_that_goes_away_within_a_long_line_ends_the_queue() {
+        let (io, mut reader) = tokio::io::duplex(1024);
+        let (queue, task) = spawn(io, Trace::disabled());
+        let text = Arc::new("x".repeat(200_000).into());
+        send(&queue, Out::Long(LongLine::new(b"[\"m\"]", "m", text, 200_000).unwrap())).await.unwrap();
+        assert!(reader.read_u8().await.is_ok());
+        drop(reader);
+        assert!(task.await.is_ok());
+        assert!(queue.is_closed());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
     async fn a_reader_that_is_gone_ends_the_queue() {
         let (io, reader) = tokio::io::duplex(16);
         let (queue, task) = spawn(io, Trace::disabled());

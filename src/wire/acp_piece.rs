@@ -203,6 +203,11 @@ mod tests {
         ] {
             assert_eq!(pieces.read(said.as_bytes()), Piece::of_line(said.as_bytes()), "{said}");
         }
+        let known = |pieces: &Pieces, line: &str| {
+            pieces.known.as_ref().is_some_and(|known| known.shape.strings(line.as_bytes()).is_some())
+        };
+        assert!(known(&pieces, &chunk("n", "thought", "another")), "a shape is known, and used");
+        assert!(!known(&pieces, &chunk("m", "message", "another")));
     }
 
     #[test]

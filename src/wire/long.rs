@@ -97,9 +97,9 @@ impl Text {
         self.len += piece.len();
     }
 
-    /// Appends another text.
-    pub fn append(&mut self, other: &Self) {
-        other.pieces(other.len).for_each(|piece| self.push(piece));
+    /// Appends the first `most` bytes of another text, or as many of them as end with a character.
+    pub fn append(&mut self, other: &Self, most: usize) {
+        other.pieces(most).for_each(|piece| self.push(piece));
     }
 
     /// Its first `used` bytes, or as many of them as end with a character, in pieces of at most [`PIECE`].
@@ -117,9 +117,10 @@ impl Text {
                 })
             })
             .map_while(move |piece| {
-                let piece = start(piece, left);
-                left -= piece.len();
-                (!piece.is_empty()).then_some(piece)
+                let now = start(piece, left);
+                // A character that is cut is the end, whatever comes after it.
+                left = if now.len() < piece.len() { 0 } else { left - now.len() };
+                (!now.is_empty()).then_some(now)
             })
     }
 
@@ -265,7 +266,7 @@ mod tests {
             "only what is short is in the heap"
         );
         let mut twice = Text::from("x".to_owned());
-        twice.append(&parts);
+        twice.append(&parts, parts.len());
         assert_eq!(twice.to_string(), format!("x{whole}"));
         assert!(Text::default().is_empty());
     }
@@ -280,6 +281,9 @@ mod tests {
             }
             let end = PART + 4;
             assert!(parts.start(end) == whole[..end]);
+            for most in PIECE - 4..PIECE + 4 {
+                assert!(parts.start(most) == start(&whole, most), "{one:?} {most}");
+            }
         }
     }
 

@@ -644,6 +644,9 @@ mod tests {
             let (fast, whole) = (deltas.read(line.as_bytes()), DeltaLine::parse(line.as_bytes()));
             assert_eq!(format!("{fast:?}"), format!("{whole:?}"), "{line}");
         }
+        let next = delta(2, "input_json_delta", "partial_json", "more", "12");
+        let known = deltas.known.as_ref().and_then(|known| known.shape.strings(next.as_bytes()));
+        assert!(known.is_some(), "the last shape is the one that is known");
     }
 
     #[test]

@@ -162,7 +162,6 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// All blocks of a kind in messages of this type.
-    /// The blocks of one kind in the messages of one side.
     pub(crate) fn blocks<'a>(&'a self, of: &'a str, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         let messages = self.lines.iter().filter(move |line| line["type"] == of);
         let blocks = messages.flat_map(|line| line["message"]["content"].as_array().into_iter().flatten());

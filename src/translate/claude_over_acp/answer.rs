@@ -36,7 +36,9 @@ impl Answer {
             [one] => one.clone(),
             more => {
                 let mut all = Text::default();
-                more.iter().for_each(|block| all.append(block));
+                for block in more {
+                    all.append(block, RESULT_LIMIT.saturating_sub(all.len()));
+                }
                 all.into()
             }
         }

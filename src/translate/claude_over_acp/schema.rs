@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::ClaudeOverAcp;
 use super::finish::Finish;
+use super::stream::RESULT_LIMIT;
 use crate::translate::Actions;
 use crate::wire::acp_client::PromptBlock;
 
@@ -34,7 +35,9 @@ impl ClaudeOverAcp {
         {
             return false;
         }
-        let problem = match last_json(&turn.answer.text().to_string()) {
+        // Beside it stands the text itself: the line must not become too long for a host.
+        let text = turn.answer.text();
+        let problem = match last_json(&text.start(text.fitting(RESULT_LIMIT))) {
             None => "no JSON was found in it".to_owned(),
             Some(value) => match problem(&schema, &value) {
                 None => {

@@ -1,4 +1,4 @@
-// Writes src/layout/startup.ld: which functions a conversation runs, for the linker to lay together.
+// Writes src/build/startup.ld: which functions a conversation runs, for the linker to lay together.
 //   node benches/layout/record.mjs            builds diglot with names, runs it under valgrind, writes the file
 //   node benches/layout/record.mjs --check    says whether the built target/release/diglot is laid out by it
 //
@@ -14,7 +14,7 @@ import readline from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
-const script = path.join(root, 'src/layout/startup.ld');
+const script = path.join(root, 'src/build/startup.ld');
 const SECTION = '.text.startup_order';
 // A group of functions goes in as one pattern when at least this part of it runs, by bytes.
 const DENSE = 0.9;
@@ -249,7 +249,7 @@ function parts(name) {
 function text(patterns) {
   // `$` is a sign of the linker's language; `?` stands for it. Functions marked cold lie in sections of another prefix.
   const rows = [...new Set(patterns.map((pattern) => `    *(${pattern.replaceAll('$', '?').slice(0, LONG)}*)`))];
-  return `/* The functions that conversations run, laid together; src/layout/build.rs says why.
+  return `/* The functions that conversations run, laid together; src/build/layout.rs says why.
    Written by benches/layout/record.mjs: do not edit. */
 SECTIONS
 {

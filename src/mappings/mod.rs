@@ -1,6 +1,6 @@
 //! How each word of one protocol is said in the other, as data.
 //!
-//! The tables stand in `mappings/*.toml`, are compiled in (as JSON, see `build.rs`), and are read once, when first asked for. A user may give files of
+//! The tables stand in `mappings/*.toml`, are compiled in (as JSON, see `src/build/tables.rs`), and are read once, when first asked for. A user may give files of
 //! the same names: a row there replaces the built-in row of the same name, a rule there is tried before the built-in ones,
 //! and everything else stays. This module owns reading and checking them and says what is wrong by file, line, key and what
 //! was expected; what it hands out has been checked, so nothing that uses a table can fail.
@@ -96,7 +96,7 @@ pub enum MappingError {
 pub(crate) struct Source<'t> {
     pub(crate) file: &'t str,
     pub(crate) text: &'t str,
-    /// The build made JSON of it (`src/mappings/build.rs`).
+    /// The build made JSON of it (`src/build/tables.rs`).
     compiled: bool,
 }
 

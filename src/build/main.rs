@@ -1,13 +1,11 @@
 //! The build script: compiles the tables, and lays out the program.
 
-#[path = "layout/build.rs"]
 mod layout;
-#[path = "mappings/build.rs"]
-mod mappings;
+mod tables;
 
 fn main() {
     layout::tell_linker();
-    if let Err(error) = mappings::compile() {
+    if let Err(error) = tables::compile() {
         println!("cargo::error={error}");
     }
 }

@@ -16,11 +16,11 @@ use std::process::Command;
 
 /// Tells the linker of this build what it should know.
 pub(crate) fn tell_linker() {
-    println!("cargo::rerun-if-changed=src/layout/startup.ld");
+    println!("cargo::rerun-if-changed=src/build/startup.ld");
     println!("cargo::rerun-if-env-changed=DIGLOT_LAYOUT");
     if laid_out() {
         let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{folder}/src/layout/startup.ld");
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{folder}/src/build/startup.ld");
         if glibc_here().is_some_and(|version| version >= (2, 36)) {
             println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
         }

@@ -1,5 +1,7 @@
 //! The build script: compiles the tables, and lays out the program.
 
+#![expect(clippy::print_stdout, reason = "it is how a build script speaks to cargo")]
+
 mod layout;
 mod tables;
 

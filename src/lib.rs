@@ -4,7 +4,7 @@
 //! `wire`, `mappings` and `translate` do no I/O, read no clock and know no async runtime, so that a
 //! conversation is a pure function of its events.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod agents;
 pub mod cli;

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use diglot::peer::child::{Child, ChildSpec, ExitReport, SpawnError};
+use diglot::peer::guard::Guards;
 use diglot::peer::sink::SinkClosed;
 use diglot::wire::frame::{Frame, NoiseReason};
 use peer_common::{run, script};
@@ -148,9 +149,9 @@ fn what_prevents_a_start_is_told_apart() {
 fn a_guard_that_cannot_be_started_is_told_apart() {
     run(async {
         let mut spec = script("exit 0");
-        spec.guard = Some("/no/such/guard".into());
+        spec.guards = Guards::of_program("/no/such/guard");
         assert!(matches!(failure(&spec).await, SpawnError::Guard { .. }));
-        spec.guard = Some("/bin/true".into());
+        spec.guards = Guards::of_program("/bin/true");
         assert!(matches!(failure(&spec).await, SpawnError::Guard { .. }));
     });
 }

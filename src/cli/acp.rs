@@ -10,6 +10,7 @@ use super::CliError;
 use crate::agents;
 use crate::config::Config;
 use crate::mappings::Protocol;
+use crate::peer::guard::Guards;
 use crate::session::acp::{self, AcpOptions, Launch};
 use crate::session::pass;
 use crate::trace::Trace;
@@ -57,7 +58,7 @@ pub(super) fn run(args: &AcpArgs, config: &Config) -> Result<ExitCode, CliError>
         env: profile.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         env_remove: profile.unset.iter().map(Into::into).collect(),
         hint: profile.hint.clone(),
-        guard: None,
+        guards: Guards::default(),
     };
     let options = AcpOptions { mappings: Arc::new(mappings), profile: Arc::new(profile), launch, trace: trace.clone() };
     let runtime = super::runtime()?;

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::guard::Guards;
 use super::reader::FrameReader;
 use super::sink::{DEFAULT_QUEUE, LineSink};
 use crate::wire::frame::{Frame, FrameDecoder, MAX_LINE};
@@ -50,8 +51,8 @@ pub struct ChildSpec {
     pub cwd: PathBuf,
     /// The longest line taken from its stdout as a message, in bytes.
     pub max_line: usize,
-    /// The diglot program that is to be the [guard](super::guard), when it is not the one that runs: so in tests.
-    pub guard: Option<PathBuf>,
+    /// Where its [guard](super::guard) comes from.
+    pub guards: Guards,
 }
 
 impl ChildSpec {
@@ -64,7 +65,7 @@ impl ChildSpec {
             env_remove: Vec::new(),
             cwd: cwd.into(),
             max_line: MAX_LINE,
-            guard: None,
+            guards: Guards::default(),
         }
     }
 }

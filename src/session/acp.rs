@@ -5,7 +5,6 @@
 //! every session is told, and nothing that diglot started is left (design, section 3, rules 5 and 11).
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use super::near::{self, NearQueue, Out};
 use super::registry::{MAILBOX, Mail, Mailbox, Registry};
 use super::task::SessionTask;
 use crate::mappings::{AgentProfile, Mappings};
+use crate::peer::guard::Guards;
 use crate::peer::stdio;
 use crate::trace::{Dir, Trace, Wire};
 use crate::translate::IdSource;
@@ -49,8 +49,8 @@ pub struct Launch {
     pub env_remove: Vec<OsString>,
     /// What to do when the program is not found.
     pub hint: String,
-    /// The diglot program that guards agents, when it is not the one that runs.
-    pub guard: Option<PathBuf>,
+    /// Where the agents' guards come from.
+    pub guards: Guards,
 }
 
 /// What `diglot acp` serves.

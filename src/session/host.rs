@@ -164,7 +164,7 @@ pub async fn run(options: HostOptions) -> u8 {
     };
     let (to_client, works) = mpsc::channel(terminals::WORKS);
     let serves = settings.options.files || settings.options.terminals;
-    let client = serves.then(|| tokio::spawn(terminals::serve(works, mailbox.clone(), launch.guard.clone())));
+    let client = serves.then(|| tokio::spawn(terminals::serve(works, mailbox.clone(), launch.guards.clone())));
     let client_mailbox = mailbox.clone();
     let work = move |effect, work| {
         if to_client.try_send((effect, work)).is_err() {
@@ -291,7 +291,7 @@ fn asker_way(server: &McpServer, settings: &Settings, launch: &Launch) -> Result
             let mut spec = ChildSpec::new(command, settings.cwd.clone());
             spec.args = args.iter().map(Into::into).collect();
             spec.env = env.iter().map(|pair| ((&pair.name).into(), (&pair.value).into())).collect();
-            spec.guard.clone_from(&launch.guard);
+            spec.guards.clone_from(&launch.guards);
             Ok(asker::Way::Program(spec))
         }
         McpServer::Remote { .. } => remote(server).map(asker::Way::Http).map_err(|error| error.to_string()),

@@ -439,7 +439,7 @@ impl<T: Translator> SessionTask<T> {
         child.args = self.launch.args.iter().cloned().chain(spec.args.into_iter().map(Into::into)).collect();
         child.env = self.launch.env.clone();
         child.env_remove = self.launch.env_remove.clone();
-        child.guard = self.launch.guard.clone();
+        child.guards = self.launch.guards.clone();
         self.trace.event("started", || {
             let argv: Vec<_> =
                 std::iter::once(&child.program).chain(&child.args).map(|a| a.to_string_lossy()).collect();

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::client_files as files;
 use super::registry::Mail;
 use crate::peer::child::{Child, ChildSpec};
+use crate::peer::guard::Guards;
 use crate::translate::client::{ClientDone, ClientFailure, ClientWork, Command, CommandExit, Output, Want};
 
 /// Works that may wait.
@@ -37,7 +38,7 @@ struct Terminal {
 }
 
 /// Does what is asked until nobody asks any more; then nothing runs any more.
-pub(super) async fn serve(mut works: mpsc::Receiver<(u64, ClientWork)>, mailbox: Mailbox, guard: Option<PathBuf>) {
+pub(super) async fn serve(mut works: mpsc::Receiver<(u64, ClientWork)>, mailbox: Mailbox, guards: Guards) {
     let mut tasks = JoinSet::new();
     let mut terminals: HashMap<u64, Terminal> = HashMap::new();
     loop {
@@ -65,10 +66,10 @@ pub(super) async fn serve(mut works: mpsc::Receiver<(u64, ClientWork)>, mailbox:
                 let (asks, asked) = mpsc::channel(ASKS);
                 let (kill, killed) = watch::channel(false);
                 terminals.insert(terminal, Terminal { asks, kill });
-                let (mailbox, guard) = (mailbox.clone(), guard.clone());
+                let (mailbox, guards) = (mailbox.clone(), guards.clone());
                 tasks.spawn(async move {
                     let running = Running { terminal, effect, asked, killed, mailbox };
-                    running.run(command, roots, guard).await;
+                    running.run(command, roots, guards).await;
                 });
             }
             ClientWork::Output { terminal } => {
@@ -121,10 +122,10 @@ struct Running {
 }
 
 impl Running {
-    async fn run(self, command: Command, roots: Vec<PathBuf>, guard: Option<PathBuf>) {
+    async fn run(self, command: Command, roots: Vec<PathBuf>, guards: Guards) {
         let Self { terminal, effect, mut asked, mut killed, mailbox } = self;
         let keep = command.keep;
-        let child = match start(command, roots, guard).await {
+        let child = match start(command, roots, guards).await {
             Ok(child) => child,
             Err(failure) => return tell(&mailbox, effect, ClientDone::Failed(failure)).await,
         };
@@ -183,7 +184,7 @@ async fn tell(mailbox: &Mailbox, effect: u64, done: ClientDone) {
     let _ = mailbox.send(Mail::Client { effect, done }).await;
 }
 
-async fn start(command: Command, roots: Vec<PathBuf>, guard: Option<PathBuf>) -> Result<Child, ClientFailure> {
+async fn start(command: Command, roots: Vec<PathBuf>, guards: Guards) -> Result<Child, ClientFailure> {
     let Command { program, args, env, cwd, .. } = command;
     let at = cwd.clone();
     let inside = tokio::task::spawn_blocking(move || files::find(&at, Want::Directory, &roots)).await;
@@ -199,7 +200,7 @@ async fn start(command: Command, roots: Vec<PathBuf>, guard: Option<PathBuf>) ->
     let mut spec = ChildSpec::new(program, cwd);
     spec.args = args.into_iter().map(Into::into).collect();
     spec.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    spec.guard = guard;
+    spec.guards = guards;
     Child::spawn(&spec).await.map_err(|error| ClientFailure::Failed(error.to_string()))
 }
 

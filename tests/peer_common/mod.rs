@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use diglot::peer::child::ChildSpec;
+use diglot::peer::guard::Guards;
 
 /// Far more than anything here takes: a test that reaches it hangs.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -20,6 +21,6 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
 pub(crate) fn script(script: &str) -> ChildSpec {
     let mut spec = ChildSpec::new("sh", std::env::temp_dir());
     spec.args = vec!["-c".into(), script.into()];
-    spec.guard = Some(env!("CARGO_BIN_EXE_diglot").into());
+    spec.guards = Guards::of_program(env!("CARGO_BIN_EXE_diglot"));
     spec
 }

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use crate::agents;
 use crate::config::Config;
 use crate::mappings::Mappings;
+use crate::peer::guard::Guards;
 use crate::session::host;
 use crate::session::printer::Format;
 use crate::translate::claude_over_acp::CLAUDE_VERSION;
@@ -112,21 +113,27 @@ fn run(args: ClaudeArgs) -> ExitCode {
     for warning in &args.warnings {
         complain(warning);
     }
+    let runtime = match super::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&args, &error.to_string()),
+    };
+    // What it is to start becomes clear while it comes up.
+    let guards = Guards::default();
+    {
+        let _inside = runtime.enter();
+        guards.start_ahead();
+    }
     let cwd = std::env::current_dir().unwrap_or_default();
     let config = match Config::load(&cwd, &agents::environment) {
         Ok(config) => config,
         Err(error) => return failed(&args, &error.to_string()),
     };
     super::start_log(None, &config);
-    let started = match start::options(&args, &config, &cwd) {
+    let started = match start::options(&args, &config, &cwd, guards) {
         Ok(started) => started,
         Err(error) => return failed(&args, &error),
     };
     let trace = started.options.trace.clone();
-    let runtime = match super::runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&args, &error.to_string()),
-    };
     let code = runtime.block_on(host::run(started.options));
     // The session is kept now, or never will be.
     drop(started.reservation);

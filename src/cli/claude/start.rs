@@ -17,6 +17,7 @@ use super::complain;
 use crate::agents;
 use crate::config::{self, Config};
 use crate::mappings::{AcpWays, AgentProfile, Mappings, Program, Protocol};
+use crate::peer::guard::Guards;
 use crate::session::acp::Launch;
 use crate::session::host::{HostOptions, Input, Real};
 use crate::session::store::{Reservation, SessionStore, checked};
@@ -39,11 +40,11 @@ pub(super) struct Started {
 }
 
 /// Reads everything that the flags name.
-pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path) -> Result<Started, String> {
+pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path, guards: Guards) -> Result<Started, String> {
     let files = config::mapping_files(&agents::environment).map_err(|e| e.to_string())?;
     let mappings = Mappings::with_overrides(files).map_err(|e| e.to_string())?;
     let profile = profile(args, config, &mappings)?;
-    let (launch, profile) = launch(profile)?;
+    let (launch, profile) = launch(profile, guards)?;
     let trace = match args.diglot_trace.as_ref().map(PathBuf::from).or_else(|| config.trace.clone()) {
         Some(path) => Trace::create(&path, Some(&profile.name)).map_err(|e| e.to_string())?,
         None => Trace::disabled(),
@@ -109,7 +110,7 @@ fn profile(args: &ClaudeArgs, config: &Config, mappings: &Mappings) -> Result<Ag
 }
 
 /// How the agent is started. One that speaks no ACP is reached through diglot's own forward side.
-fn launch(mut profile: AgentProfile) -> Result<(Launch, AgentProfile), String> {
+fn launch(mut profile: AgentProfile, guards: Guards) -> Result<(Launch, AgentProfile), String> {
     if profile.protocol != Protocol::Acp {
         let own = std::env::current_exe().map_err(|e| format!("the path of diglot itself is not known: {e}"))?;
         profile.args = vec!["acp".into(), "--agent".into(), profile.name.clone()];
@@ -126,7 +127,7 @@ fn launch(mut profile: AgentProfile) -> Result<(Launch, AgentProfile), String> {
         env: profile.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         env_remove: profile.unset.iter().map(Into::into).collect(),
         hint: profile.hint.clone(),
-        guard: None,
+        guards,
     };
     Ok((launch, profile))
 }

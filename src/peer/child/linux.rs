@@ -6,7 +6,6 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,14 +13,14 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep};
 
 use super::resting::RestingPipe;
 use super::{ChildSpec, ExitReport, SpawnError};
-use crate::peer::guard::{Command, GUARD, Record, own_program, send_fds};
+use crate::peer::guard::{Command, Guard, Order, Record, send_fds};
 
 pub(super) type Stdout = RestingPipe;
 
@@ -95,37 +94,31 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
     let (stdin_theirs, stdin) = pipe()?;
     let (stdout, stdout_theirs) = pipe()?;
     let (stderr, stderr_theirs) = pipe()?;
-    let (near, far) = std::os::unix::net::UnixStream::pair().map_err(other)?;
-    send_fds(&near, [stdin_theirs.as_fd(), stdout_theirs.as_fd(), stderr_theirs.as_fd()]).map_err(other)?;
-    drop((stdin_theirs, stdout_theirs, stderr_theirs));
+    let order = Order {
+        cwd: spec.cwd.clone().into(),
+        program: spec.program.clone(),
+        args: spec.args.clone(),
+        env: spec.env.clone(),
+        env_remove: spec.env_remove.clone(),
+    };
+    let order = order.bytes().map_err(other)?;
 
-    near.set_nonblocking(true).map_err(other)?;
+    let no_guard = |source| SpawnError::Guard { source };
+    let Guard { lifeline: near, process } = spec.guards.take().map_err(no_guard)?;
+    send_fds(&near, [stdin_theirs.as_fd(), stdout_theirs.as_fd(), stderr_theirs.as_fd()]).map_err(no_guard)?;
+    drop((stdin_theirs, stdout_theirs, stderr_theirs));
     let lifeline = Lifeline(near.try_clone().map_err(other)?.into());
     let mut records = Records { stream: UnixStream::from_std(near).map_err(other)?, bytes: Vec::new() };
-
-    let program = spec.guard.clone().unwrap_or_else(own_program);
-    let mut command = tokio::process::Command::new(program);
-    command
-        .arg0("diglot")
-        .arg(GUARD)
-        .arg(&spec.program)
-        .args(&spec.args)
-        .current_dir(&spec.cwd)
-        .stdin(OwnedFd::from(far))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    for name in &spec.env_remove {
-        command.env_remove(name);
-    }
-    command.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    let guard = command.spawn().map_err(|source| guard_failed(spec, source))?;
-    // It holds the guard's end of the lifeline, whose closing tells of the guard's death.
-    drop(command);
+    records.stream.write_all(&order).await.map_err(no_guard)?;
+    drop(order);
 
     let agent = match records.next().await {
         Some(Record::Started(pid)) => Pid::from_raw(pid),
         Some(Record::Failed(errno)) => {
             return Err(diagnose(spec, io::Error::from_raw_os_error(errno)));
+        }
+        Some(Record::NotEntered(errno)) => {
+            return Err(not_entered(spec, io::Error::from_raw_os_error(errno)));
         }
         _ => None,
     };
@@ -138,7 +131,7 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
         stdout: RestingPipe::new(stdout).map_err(other)?,
         stderr: pipe::Receiver::from_owned_fd(stderr).map_err(other)?,
         control: Control { lifeline: Arc::new(lifeline), agent },
-        exit: Exit { records, guard, agent, how: None, lost: None },
+        exit: Exit { records, guard: process, agent, how: None, lost: None },
     })
 }
 
@@ -206,21 +199,13 @@ impl Exit {
     }
 }
 
-/// Why the guard was not started: also the system call that enters the directory fails in its name.
-fn guard_failed(spec: &ChildSpec, source: io::Error) -> SpawnError {
-    match super::check_cwd(&spec.cwd).and_then(|()| check_enter(spec)) {
-        Err(error) => error,
-        Ok(()) => SpawnError::Guard { source },
-    }
-}
-
-/// Whether the child may enter its directory.
-fn check_enter(spec: &ChildSpec) -> Result<(), SpawnError> {
-    use rustix::fs::{Access, access};
-    access(&spec.cwd, Access::EXEC_OK).map_err(|error| SpawnError::Other {
+/// Why the guard could not enter the agent's directory.
+fn not_entered(spec: &ChildSpec, source: io::Error) -> SpawnError {
+    // It may be gone since it was looked at.
+    super::check_cwd(&spec.cwd).err().unwrap_or_else(|| SpawnError::Other {
         program: PathBuf::from(&spec.program),
         source: io::Error::new(
-            io::Error::from(error).kind(),
+            source.kind(),
             format!("the working directory {} cannot be entered", spec.cwd.display()),
         ),
     })

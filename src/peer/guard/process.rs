@@ -1,32 +1,30 @@
-//! The two stages: `__guard`, which stays, and `__guard-exec`, which becomes the agent.
+//! What runs in the guard's process, `diglot __guard`.
 //!
-//! In the guard the main thread reaps, blocking, whatever ends below it (an orphan that ends must not stay a zombie for the
-//! life of the agent), and one more thread waits on the lifeline and does the ending. The main thread must be the one that
-//! started the agent, because a parent-death signal goes by the parent's thread.
+//! The main thread starts the agent and then reaps, blocking, whatever ends below it (an orphan that ends must not stay a
+//! zombie for the life of the agent); one more thread waits on the lifeline and does the ending. The main thread must be the
+//! one that starts the agent, because a parent-death signal goes by the parent's thread.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::{Command as Process, ExitCode, Stdio};
+use std::process::{Command as Process, ExitCode};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, kill_process, kill_process_group, pidfd_open,
-    pidfd_send_signal, set_child_subreaper, set_parent_process_death_signal, setsid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, setsid,
 };
 
-use super::link::{Command, Record, receive_fds, send_fds};
+use super::death;
+use super::link::{Command, Order, Record, receive_fds};
 use super::tree;
 
-/// First argument of the guard; the agent's command line follows.
+/// The argument that makes this program a guard.
 pub(crate) const GUARD: &str = "__guard";
-/// First argument of the exec stage; the guard's process id and the agent's command line follow.
-const EXEC: &str = "__guard-exec";
 
 /// From SIGTERM to SIGKILL. Claude ends its commands itself on SIGTERM and needs up to a second for it; with the rest of
 /// the way everything is over within 2.5 s.
@@ -42,73 +40,27 @@ const GIVE_UP: Duration = Duration::from_secs(3);
 const EXIT_FAILED: u8 = 70;
 
 pub(super) fn entry(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    let stage = args.next()?;
-    let done = if stage == GUARD {
-        guard(args.collect())
-    } else if stage == EXEC {
-        exec(args.collect())
-    } else {
+    if args.next()? != GUARD {
         return None;
-    };
-    Some(done.unwrap_or_else(|error| {
+    }
+    Some(guard().unwrap_or_else(|error| {
         // Whoever calls this by hand is told; otherwise stderr leads nowhere.
         _ = writeln!(io::stderr(), "diglot starts this command itself, it is of no use otherwise: {error}");
         ExitCode::from(EXIT_FAILED)
     }))
 }
 
-/// The path by which this program is started again.
-///
-/// The path it was started from, or, if that is gone because an update replaced the file, the file itself as the kernel
-/// still has it.
-pub(crate) fn own_program() -> PathBuf {
-    match std::env::current_exe() {
-        Ok(path) if path.exists() => path,
-        _ => PathBuf::from("/proc/self/exe"),
-    }
-}
-
-/// Takes the socket and the agent's stdio over, all close-on-exec.
-fn adopt() -> io::Result<(OwnedFd, [OwnedFd; 3])> {
-    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    let stdio = receive_fds(&socket)?;
-    Ok((socket, stdio))
-}
-
-/// The exec stage.
-fn exec(mut args: Vec<OsString>) -> io::Result<ExitCode> {
-    if args.len() < 2 {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
-    }
-    let guard = args.remove(0).to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-    let program = args.remove(0);
-    let (status, [stdin, stdout, stderr]) = adopt()?;
-    rustix::stdio::dup2_stdin(stdin)?;
-    rustix::stdio::dup2_stdout(stdout)?;
-    rustix::stdio::dup2_stderr(stderr)?;
-    set_parent_process_death_signal(Some(Signal::TERM))?;
-    // A guard that died before this line has sent no signal.
-    if guard.is_none() || getppid() != guard {
-        return Ok(ExitCode::from(EXIT_FAILED));
-    }
-    let error = Process::new(program).args(args).exec();
-    let errno = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
-    UnixStream::from(status).write_all(&errno.to_ne_bytes())?;
-    Ok(ExitCode::from(EXIT_FAILED))
-}
-
-/// The guard stage.
-fn guard(command: Vec<OsString>) -> io::Result<ExitCode> {
+fn guard() -> io::Result<ExitCode> {
     // Fails only for a group leader, which a child of diglot is not.
     _ = setsid();
-    let (lifeline, stdio) = adopt()?;
     set_child_subreaper(Some(getpid()))?;
-    let lifeline = UnixStream::from(lifeline);
-    let agent = match start(command, stdio) {
+    let mut lifeline = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    let stdio = receive_fds(&lifeline)?;
+    let order = Order::receive(&mut lifeline)?;
+    let agent = match start(order, stdio) {
         Ok(agent) => agent,
-        Err(error) => {
-            let errno = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
-            tell(&lifeline, Record::Failed(errno));
+        Err(record) => {
+            tell(&lifeline, record);
             return Ok(ExitCode::from(EXIT_FAILED));
         }
     };
@@ -142,30 +94,22 @@ fn guard(command: Vec<OsString>) -> io::Result<ExitCode> {
     }
 }
 
-/// Starts the agent by way of the exec stage, and returns when it has become the agent.
-fn start(command: Vec<OsString>, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
-    let (mut status, theirs) = UnixStream::pair()?;
-    let [stdin, stdout, stderr] = &stdio;
-    send_fds(&status, [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
-    // Not one of the agent's pipes may stay open here: their ends would not be seen.
-    drop(stdio);
-    let child = Process::new(own_program())
-        .arg0("diglot")
-        .arg(EXEC)
-        .arg(getpid().as_raw_pid().to_string())
-        .args(command)
-        .process_group(0)
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let pid = Pid::from_child(&child);
-    let mut errno = Vec::new();
-    status.read_to_end(&mut errno)?;
-    match <[u8; 4]>::try_from(errno) {
-        Ok(errno) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
-        Err(_) => Ok(pid),
+/// Starts the agent; returns when it runs, or with what diglot is to be told.
+///
+/// Not one of the agent's pipes stays open here, as their ends would not be seen.
+fn start(order: Order, [stdin, stdout, stderr]: [OwnedFd; 3]) -> Result<Pid, Record> {
+    let errno = |error: io::Error| error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
+    // Here and not in the agent's process, where it could not be told from a program that does not exist.
+    std::env::set_current_dir(order.cwd).map_err(|error| Record::NotEntered(errno(error)))?;
+    let mut command = Process::new(order.program);
+    command.args(order.args).process_group(0).stdin(stdin).stdout(stdout).stderr(stderr);
+    for name in order.env_remove {
+        command.env_remove(name);
     }
+    command.envs(order.env);
+    death::with_parent(&mut command);
+    let agent = command.spawn().map_err(|error| Record::Failed(errno(error)))?;
+    Ok(Pid::from_child(&agent))
 }
 
 /// Tells diglot, if it still listens. Never waits: the few bytes fit into the socket's buffer.

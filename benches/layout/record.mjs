@@ -2,9 +2,10 @@
 //   node benches/layout/record.mjs            builds diglot with names, runs it under valgrind, writes the file
 //   node benches/layout/record.mjs --check    says whether the built target/release/diglot is laid out by it
 //
-// Three conversations, each with the demo agent that lives in diglot: an editor's with an agent behind stream-json, an
-// editor's with an ACP agent, and a host's with an ACP agent. Only the process in the middle is recorded. Needs Linux,
-// valgrind and binutils; takes as long as a release build.
+// Six conversations: an editor's with an agent behind stream-json, an editor's with an ACP agent, and a host's with an ACP
+// agent; each once with the demo agent that lives in diglot over sockets, as Node's programs start diglot, and once over
+// pipes, as all others do, and two of these with an agent that says a lot. Only the process in the middle is recorded.
+// Needs Linux, lld, valgrind and binutils; takes as long as a release build.
 
 import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -16,10 +17,19 @@ import { fileURLToPath } from 'node:url';
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const script = path.join(root, 'src/build/startup.ld');
 const SECTION = '.text.startup_order';
-// A group of functions goes in as one pattern when at least this part of it runs, by bytes.
-const DENSE = 0.9;
+// What the program is, as bits: an editor's with an agent behind stream-json, an editor's with an ACP agent, a host's.
+const EDITOR = 1;
+const PASSING = 2;
+const HOST = 4;
+// Names that stand for several functions of which less than this part runs, by bytes.
+const DENSE = 0.5;
+const SPARSE = 8;
+// Which kinds run a function, in this order: so what one kind runs lies in one piece, and passing's in two.
+const ORDER = [EDITOR, EDITOR | PASSING, SPARSE, EDITOR | PASSING | HOST, EDITOR | HOST, HOST, PASSING | HOST, PASSING];
+// Node gives its children sockets; with this they get pipes.
+const PIPES = true;
 // A longer name says what a function is an instance of; so much of it is enough.
-const LONG = 100;
+const LONG = 110;
 
 const run = (command, args, options = {}) => execFileSync(command, args, { encoding: 'utf8', maxBuffer: 1 << 30, ...options });
 
@@ -41,35 +51,38 @@ function check() {
 async function record() {
   const target = path.join(root, 'target/layout');
   const map = path.join(target, 'map');
+  // The program as it is shipped: in one with its names in it the compiler decides some things otherwise.
   run('cargo', ['rustc', '--release', '--locked', '--bin', 'diglot', '--target-dir', target, '--', `-Clink-arg=-Wl,-Map=${map}`], {
-    cwd: root, stdio: 'inherit', env: { ...process.env, CARGO_PROFILE_RELEASE_STRIP: 'none', DIGLOT_LAYOUT: '0' },
+    cwd: root, stdio: 'inherit', env: { ...process.env, DIGLOT_LAYOUT: '0' },
   });
   const diglot = path.join(target, 'release/diglot');
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'diglot-layout-'));
   try {
     const traces = [
-      await conversation(folder, diglot, ['acp', '--agent', 'demo'], editor),
-      await conversation(folder, diglot, ['acp', '--agent', 'passed'], editor),
-      await conversation(folder, diglot, ['claude', '--diglot-agent', 'passed', '--input-format', 'stream-json', '--output-format', 'stream-json',
-        '--verbose', '--include-partial-messages', '--permission-prompt-tool', 'stdio'], host),
+      [EDITOR, await conversation(folder, diglot, ['acp', '--agent', 'demo'], editor)],
+      [PASSING, await conversation(folder, diglot, ['acp', '--agent', 'passed'], editor)],
+      [HOST, await conversation(folder, diglot, ['claude', '--diglot-agent', 'passed', '--input-format', 'stream-json', '--output-format', 'stream-json',
+        '--verbose', '--include-partial-messages', '--permission-prompt-tool', 'stdio'], host)],
+      [EDITOR, await conversation(folder, diglot, ['acp', '--', diglot, 'demo-agent'], editor, PIPES)],
       // Long answers, as fast as they come.
-      await conversation(folder, diglot, ['acp', '--agent', 'fluent'], editor),
-      await conversation(folder, diglot, ['claude', '--diglot-agent', 'fluent', '--input-format', 'stream-json', '--output-format', 'stream-json',
-        '--verbose', '--include-partial-messages'], host),
+      [PASSING, await conversation(folder, diglot, ['acp', '--agent', 'fluent'], editor, PIPES)],
+      [HOST, await conversation(folder, diglot, ['claude', '--diglot-agent', 'fluent', '--input-format', 'stream-json', '--output-format', 'stream-json',
+        '--verbose', '--include-partial-messages'], host, PIPES)],
     ];
-    const functions = symbols(diglot, coldNames(map));
-    const ran = new Set(traces.flatMap((trace) => [...executed(trace, diglot, functions)]));
-    const patterns = grouped(functions, ran);
-    fs.writeFileSync(script, text(patterns));
-    const size = [...ran].reduce((sum, index) => sum + functions[index].size, 0);
-    console.log(`${ran.size} functions of ${functions.length} ran, ${size} bytes; ${patterns.length} patterns in ${path.relative(root, script)}`);
+    const functions = sections(map);
+    const kinds = new Map();
+    for (const [kind, trace] of traces) for (const index of executed(trace, diglot, functions)) kinds.set(index, (kinds.get(index) ?? 0) | kind);
+    fs.writeFileSync(script, text(grouped(functions, kinds)));
+    const size = (of) => [...kinds].reduce((sum, [index, kind]) => sum + (of & kind ? functions[index].size : 0), 0);
+    console.log(`${kinds.size} functions of ${functions.length} ran, ${size(EDITOR | PASSING | HOST)} bytes: ` +
+      `an editor's ${size(EDITOR)}, passing ${size(PASSING)}, a host's ${size(HOST)}`);
   } finally {
     fs.rmSync(folder, { recursive: true, force: true });
   }
 }
 
 /** One recorded conversation; answers the trace's file. */
-async function conversation(folder, diglot, args, talk) {
+async function conversation(folder, diglot, args, talk, pipes = false) {
   const home = fs.mkdtempSync(path.join(folder, 'home-'));
   const work = path.join(home, 'work');
   fs.mkdirSync(work);
@@ -80,7 +93,9 @@ async function conversation(folder, diglot, args, talk) {
   const talker = `[agents.fluent]\nprotocol = "acp"\ncommand = ${JSON.stringify(process.execPath)}\nargs = [${JSON.stringify(speaker)}]\n`;
   fs.writeFileSync(path.join(home, '.config/diglot/config.toml'), passed + talker);
   const trace = path.join(home, 'trace');
-  const child = spawn('valgrind', ['--tool=callgrind', '--dump-instr=yes', `--callgrind-out-file=${trace}`, '--quiet', diglot, ...args], {
+  const command = ['valgrind', '--tool=callgrind', '--dump-instr=yes', `--callgrind-out-file=${trace}`, '--quiet', diglot, ...args];
+  if (pipes) command.unshift('bash', '-c', 'set -o pipefail; cat | "$@" | cat', 'pipes');
+  const child = spawn(command[0], command.slice(1), {
     cwd: work, env: { PATH: process.env.PATH, HOME: home, TMPDIR: home }, stdio: ['pipe', 'pipe', 'inherit'],
   });
   const ended = new Promise((done) => child.on('exit', (code) => done(code)));
@@ -121,6 +136,11 @@ function fluent(readline) {
   });
 }
 
+/** Time in which diglot, slow as it is here, comes to wait for both sides. */
+function rest() {
+  return new Promise((done) => setTimeout(done, 1000));
+}
+
 async function editor(say, hear, cwd) {
   let last = 0;
   const ask = async (method, params) => {
@@ -139,13 +159,17 @@ async function editor(say, hear, cwd) {
   };
   await ask('initialize', { protocolVersion: 1, clientCapabilities: {} });
   const { sessionId } = await ask('session/new', { cwd, mcpServers: [] });
-  for (const text of ['show me', 'again']) await ask('session/prompt', { sessionId, prompt: [{ type: 'text', text }] });
+  for (const text of ['show me', 'again']) {
+    await rest();
+    await ask('session/prompt', { sessionId, prompt: [{ type: 'text', text }] });
+  }
 }
 
 async function host(say, hear) {
   say({ type: 'control_request', request_id: 'start', request: { subtype: 'initialize' } });
   while ((await hear()).type !== 'control_response');
   for (const text of ['show me', 'again']) {
+    await rest();
     say({ type: 'user', message: { role: 'user', content: text }, parent_tool_use_id: null, session_id: '' });
     for (;;) {
       const message = await hear();
@@ -158,16 +182,12 @@ async function host(say, hear) {
   }
 }
 
-/** Names of the functions that the compiler put among the unlikely ones, as a linker's map tells them. */
-function coldNames(map) {
-  return new Set([...fs.readFileSync(map, 'utf8').matchAll(/\.text\.unlikely\.([^\s)]+)/g)].map((found) => found[1]));
-}
-
-/** The program's functions by address: {start, size, name, cold}. */
-function symbols(program, cold) {
-  return run('nm', ['-S', '--defined-only', program]).split('\n').map((line) => line.split(' '))
-    .filter((words) => words.length === 4 && 'tTwW'.includes(words[2]))
-    .map(([start, size, , name]) => ({ start: parseInt(start, 16), size: parseInt(size, 16), name, cold: cold.has(name) }))
+/** The program's functions by address, each a section of its own, as lld's map tells them: {start, size, name}. */
+function sections(map) {
+  const row = /^ *([0-9a-f]+) +[0-9a-f]+ +([0-9a-f]+) +\d+ +\S.*:\((\.text\.[^)]+)\)$/;
+  return fs.readFileSync(map, 'utf8').split('\n').map((line) => row.exec(line)).filter(Boolean)
+    .map(([, start, size, name]) => ({ start: parseInt(start, 16), size: parseInt(size, 16), name }))
+    .filter(({ size }) => size > 0)
     .sort((a, b) => a.start - b.start);
 }
 
@@ -206,49 +226,32 @@ function upto(functions, address) {
   return low - 1;
 }
 
-/** Names as patterns without what changes from build to build; whole paths where nearly all of them ran. */
-function grouped(functions, ran) {
-  const tree = { all: 0, ran: 0, below: new Map() };
-  functions.forEach(({ name, size, cold }, index) => {
-    let node = tree;
-    for (const part of ['', cold ? '.text.unlikely.' : '.text.', ...parts(name)]) {
-      if (part !== '') {
-        if (!node.below.has(part)) node.below.set(part, { all: 0, ran: 0, below: new Map() });
-        node = node.below.get(part);
-      }
-      node.all += size;
-      node.ran += ran.has(index) ? size : 0;
-    }
+/**
+ * What the linker is to look for, one list for each of ORDER: names as patterns without what changes from build to build.
+ * A pattern most of whose functions never run lies with those that all kinds run.
+ */
+function grouped(functions, kinds) {
+  const found = new Map();
+  functions.forEach((each, index) => {
+    const name = pattern(each);
+    const entry = found.get(name) ?? { all: 0, ran: 0, kind: 0 };
+    const kind = kinds.get(index) ?? 0;
+    found.set(name, { all: entry.all + each.size, ran: entry.ran + (kind ? each.size : 0), kind: entry.kind | kind });
   });
-  const found = [];
-  const walk = (node, path_, depth) => {
-    if (node.ran === 0) return;
-    if (node.below.size === 0 || (depth > 2 && node.ran / node.all >= DENSE)) found.push(path_);
-    else for (const [part, below] of node.below) walk(below, path_ + part, depth + 1);
-  };
-  walk(tree, '', 0);
-  return found.sort();
+  const place = ({ all, ran, kind }) => (ran / all >= DENSE ? kind : SPARSE);
+  const ran = [...found].filter(([, { kind }]) => kind);
+  return ORDER.map((kind) => ran.filter(([, entry]) => place(entry) === kind).map(([name]) => name).sort());
 }
 
-/** The parts of a mangled name's path: crate, modules, function; hashes (of an instance, of a crate) are left out. */
-function parts(name) {
-  const plain = name.replace(/\.(llvm\.)?\d+$/, '');
-  if (!plain.startsWith('_ZN')) return [plain.replace(/Cs[0-9A-Za-z]+_/g, 'Cs*_')];
-  const found = [];
-  for (let at = 3; /\d/.test(plain[at] ?? '');) {
-    const digits = /^\d+/.exec(plain.slice(at))[0];
-    const part = plain.slice(at, at + digits.length + Number(digits));
-    if (/^17h[0-9a-f]{16}$/.test(part)) break;
-    found.push(part);
-    at += part.length;
-  }
-  found[0] = `_ZN${found[0]}`;
-  return found;
+/** The name of a function and of its like: without the hashes of an instance and of a crate, and no longer than needed. */
+function pattern({ name }) {
+  const plain = name.replace(/\.(llvm\.)?\d+$/, '').replace(/17h[0-9a-f]{16}E$/, '').replace(/Cs[0-9A-Za-z]+_/g, 'Cs*_');
+  // `$` is a sign of the linker's language; `?` stands for it.
+  return plain.replaceAll('$', '?').slice(0, LONG);
 }
 
-function text(patterns) {
-  // `$` is a sign of the linker's language; `?` stands for it. Functions marked cold lie in sections of another prefix.
-  const rows = [...new Set(patterns.map((pattern) => `    *(${pattern.replaceAll('$', '?').slice(0, LONG)}*)`))];
+function text(groups) {
+  const rows = groups.flat().map((name) => `    *(${name}*)`);
   return `/* The functions that conversations run, laid together; src/build/layout.rs says why.
    Written by benches/layout/record.mjs: do not edit. */
 SECTIONS

@@ -12,7 +12,11 @@
 //! gets the program as that linker lays it out; `DIGLOT_LAYOUT=0` asks for the same.
 
 use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Bytes of a file that Linux reads and maps around one that is touched.
+const READ_AT_ONCE: u32 = 64 * 1024;
 
 /// Tells the linker of this build what it should know.
 pub(crate) fn tell_linker() {
@@ -21,10 +25,26 @@ pub(crate) fn tell_linker() {
     if laid_out() {
         let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
         println!("cargo::rustc-link-arg-bins=-Wl,-T,{folder}/src/build/startup.ld");
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,max-page-size={READ_AT_ONCE}");
+        if let Some(folder) = unwinder() {
+            println!("cargo::rustc-link-search=native={}", folder.display());
+            println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
+        }
         if glibc_here().is_some_and(|version| version >= (2, 36)) {
             println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
         }
     }
+}
+
+/// Where the C compiler has its unwinder as a static library, if it has one.
+fn unwinder() -> Option<PathBuf> {
+    if env::var("HOST") != env::var("TARGET") {
+        return None;
+    }
+    let said = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output().ok()?;
+    // A compiler that has none says the bare name.
+    let file = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
+    file.is_file().then(|| file.parent().map(Path::to_owned))?
 }
 
 /// Whether this build is one that the script is for.

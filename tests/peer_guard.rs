@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use diglot::peer::child::{Child, ChildSpec, ExitReport};
+use diglot::peer::guard::Guards;
 use diglot::wire::frame::Frame;
 use peer_common::{run, script};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -295,6 +296,110 @@ fn the_killing_of_the_guard_ends_the_agent_whatever_it_ignores() {
             witness.all_dead().await;
         });
     }
+}
+
+/// Guards that hold the witness open and say a line to it when they start.
+fn witnessed(witness: &Witness, directory: &Path) -> Guards {
+    let program = directory.join("guard");
+    let diglot = env!("CARGO_BIN_EXE_diglot");
+    let text = format!("#!/bin/sh\nexec 9>'{}'\necho $$ >&9\nexec '{diglot}' \"$@\"\n", witness.path.display());
+    // Written by another process: a test beside this one that forks meanwhile would hold it open, and it could not be run.
+    let write = r#"printf %s "$1" >"$2" && chmod 755 "$2""#;
+    let written = Command::new("sh").args(["-c", write, "sh", &text]).arg(&program).status();
+    assert!(written.expect("there is a shell").success());
+    Guards::of_program(program)
+}
+
+#[test]
+fn a_guard_that_was_started_ahead_serves_the_next_agent_and_each_one_later_gets_its_own() {
+    run(async {
+        let directory = TempDir::new().expect("a temporary directory can be made");
+        let mut witness = Witness::new();
+        let mut spec = script("read go; exit 3");
+        spec.guards = witnessed(&witness, directory.path());
+        spec.guards.start_ahead();
+        let ahead = witness.pids(1).await[0];
+        let first = spawn(&spec).await;
+        let second = spawn(&spec).await;
+        let later = witness.pids(1).await[0];
+        let guard = |child: &Child| parent(Pid::from_raw(child.control.pid().cast_signed()).expect("it has a number"));
+        assert_eq!((guard(&first), guard(&second)), (ahead, later));
+        for mut child in [first, second] {
+            child.input.send(b"go\n".to_vec()).await.expect("the agent reads");
+            assert_eq!(child.exit.wait().await, ended(Some(3), None));
+        }
+        drop(spec);
+        witness.all_dead().await;
+    });
+}
+
+#[test]
+fn a_guard_that_was_started_ahead_and_is_not_needed_ends() {
+    run(async {
+        let directory = TempDir::new().expect("a temporary directory can be made");
+        let mut witness = Witness::new();
+        let guards = witnessed(&witness, directory.path());
+        guards.start_ahead();
+        witness.pids(1).await;
+        drop(guards);
+        witness.all_dead().await;
+    });
+}
+
+#[test]
+fn a_guard_that_was_killed_before_it_was_needed_is_replaced() {
+    run(async {
+        let directory = TempDir::new().expect("a temporary directory can be made");
+        let mut witness = Witness::new();
+        let mut spec = script("exit 4");
+        spec.guards = witnessed(&witness, directory.path());
+        spec.guards.start_ahead();
+        let ahead = witness.pids(1).await[0];
+        kill_process(ahead, Signal::KILL).expect("it waits for its order");
+        let stat = format!("/proc/{}/stat", ahead.as_raw_pid());
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(spawn(&spec).await.exit.wait().await, ended(Some(4), None));
+    });
+}
+
+#[test]
+fn what_an_agent_is_started_with_is_seen_in_its_own_process_only() {
+    run(async {
+        let mut spec = script("read go");
+        spec.args.push("an-argument-of-the-agent".into());
+        spec.env.push(("A_VARIABLE".into(), "of-the-agent".into()));
+        let child = spawn(&spec).await;
+        let agent = Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
+        let of = |pid: Pid| {
+            let read = |file: &str| std::fs::read(format!("/proc/{}/{file}", pid.as_raw_pid())).expect("it lives");
+            String::from_utf8_lossy(&[read("cmdline"), read("environ")].concat()).into_owned()
+        };
+        for secret in ["an-argument-of-the-agent", "of-the-agent"] {
+            assert!(of(agent).contains(secret), "{secret}");
+            assert!(!of(parent(agent)).contains(secret), "{secret}");
+        }
+        child.stop(Duration::ZERO, |_| {}).await;
+    });
+}
+
+#[test]
+fn an_order_that_fits_into_no_socket_at_once_arrives_whole() {
+    run(async {
+        let mut spec = script("echo \"{\\\"n\\\":$#,\\\"last\\\":\\\"$9\\\"}\"");
+        spec.args.push("sh".into());
+        spec.args.extend((0..8).map(|_| "x".repeat(120_000).into()));
+        spec.args.push("the end".into());
+        let mut child = spawn(&spec).await;
+        assert_eq!(child.output.next_frame().await, Some(Frame::Line("{\"n\":9,\"last\":\"the end\"}".into())));
+        spec.args.extend((0..100).map(|_| "x".repeat(120_000).into()));
+        let Err(error) = Child::spawn(&spec).await else { panic!("the system takes 12 MB of arguments") };
+        assert!(error.to_string().contains("Argument list too long"), "{error}");
+        spec.args = vec!["a\0b".into()];
+        let Err(error) = Child::spawn(&spec).await else { panic!("no argument has a NUL") };
+        assert!(error.to_string().contains("NUL"), "{error}");
+    });
 }
 
 #[test]

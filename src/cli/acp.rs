@@ -10,7 +10,6 @@ use super::CliError;
 use crate::agents;
 use crate::config::Config;
 use crate::mappings::Protocol;
-use crate::peer::guard::Guards;
 use crate::session::acp::{self, AcpOptions, Launch};
 use crate::session::pass;
 use crate::trace::Trace;
@@ -42,6 +41,8 @@ pub(super) struct AcpArgs {
 }
 
 pub(super) fn run(args: &AcpArgs, config: &Config) -> Result<ExitCode, CliError> {
+    let runtime = super::runtime()?;
+    let guards = super::guards(&runtime);
     let (mappings, profile) = super::profile(args.agent.as_deref(), &args.command, config)?;
     let trace = match args.trace.as_ref().or(config.trace.as_ref()) {
         Some(path) => Trace::create(path, Some(&profile.name))?,
@@ -58,10 +59,9 @@ pub(super) fn run(args: &AcpArgs, config: &Config) -> Result<ExitCode, CliError>
         env: profile.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         env_remove: profile.unset.iter().map(Into::into).collect(),
         hint: profile.hint.clone(),
-        guards: Guards::default(),
+        guards,
     };
     let options = AcpOptions { mappings: Arc::new(mappings), profile: Arc::new(profile), launch, trace: trace.clone() };
-    let runtime = super::runtime()?;
     match options.profile.protocol {
         Protocol::Acp => runtime.block_on(pass::run(options)),
         Protocol::StreamJson | Protocol::AppServer | Protocol::OneShot => runtime.block_on(acp::run(options)),

@@ -25,6 +25,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::agents::{self, AgentError};
 use crate::config::{self, Config, ConfigError};
 use crate::mappings::{AgentProfile, MappingError, Mappings};
+use crate::peer::guard::Guards;
 use crate::trace::TraceError;
 use mappings::{MappingsArgs, MappingsError};
 
@@ -203,6 +204,14 @@ fn profile(agent: Option<&str>, command: &[String], config: &Config) -> Result<(
 fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| CliError::Fault(format!("the runtime cannot be started: {error}")))
+}
+
+/// The guards of a command that will start an agent: what the first one is to start becomes clear while it comes up.
+fn guards(runtime: &tokio::runtime::Runtime) -> Guards {
+    let guards = Guards::default();
+    let _inside = runtime.enter();
+    guards.start_ahead();
+    guards
 }
 
 /// Says on stderr what went wrong.

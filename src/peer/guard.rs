@@ -73,11 +73,16 @@ impl Guards {
         }
     }
 
-    /// The one that was started ahead, or a new one.
+    /// The one that was started ahead, if it still lives, or a new one.
     #[cfg(target_os = "linux")]
     pub(crate) fn take(&self) -> io::Result<Guard> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ahead.map_or_else(|| Guard::start(self.program.as_deref()), Ok)
+        if let Some(mut guard) = ahead
+            && matches!(guard.process.try_wait(), Ok(None))
+        {
+            return Ok(guard);
+        }
+        Guard::start(self.program.as_deref())
     }
 }
 

@@ -34,11 +34,23 @@ pub(super) enum Mail {
 /// The way to one session.
 pub(super) type Mailbox = mpsc::Sender<Mail>;
 
+/// One thread serves a connection: few shards do, and as many as usual would be asked of the system, from file to file.
+const SHARDS: usize = 2;
+
 /// All sessions of a connection. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Registry {
     by_number: Arc<DashMap<u32, Mailbox>>,
     by_id: Arc<DashMap<Arc<str>, u32>>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            by_number: Arc::new(DashMap::with_shard_amount(SHARDS)),
+            by_id: Arc::new(DashMap::with_shard_amount(SHARDS)),
+        }
+    }
 }
 
 impl Registry {

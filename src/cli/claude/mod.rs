@@ -19,7 +19,6 @@ use std::process::ExitCode;
 use crate::agents;
 use crate::config::Config;
 use crate::mappings::Mappings;
-use crate::peer::guard::Guards;
 use crate::session::host;
 use crate::session::printer::Format;
 use crate::translate::claude_over_acp::CLAUDE_VERSION;
@@ -117,12 +116,7 @@ fn run(args: ClaudeArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&args, &error.to_string()),
     };
-    // What it is to start becomes clear while it comes up.
-    let guards = Guards::default();
-    {
-        let _inside = runtime.enter();
-        guards.start_ahead();
-    }
+    let guards = super::guards(&runtime);
     let cwd = std::env::current_dir().unwrap_or_default();
     let config = match Config::load(&cwd, &agents::environment) {
         Ok(config) => config,

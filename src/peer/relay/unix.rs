@@ -34,6 +34,8 @@ const EVENTS: usize = 64;
 const LINES: usize = 256;
 /// Connections at once.
 const CONNECTIONS: usize = 64;
+/// One thread serves them: few shards do, and as many as usual would be asked of the system, from file to file.
+const SHARDS: usize = 2;
 /// How long a connection may take to say who it is.
 const HELLO: Duration = Duration::from_secs(10);
 /// How long to wait before accepting again, when the system has nothing left to accept with.
@@ -91,7 +93,7 @@ impl Relay {
         let listener = UnixListener::bind(&socket)?;
         let token = Uuid::new_v4().simple().to_string();
         let (sender, events) = mpsc::channel(EVENTS);
-        let clients = Clients::default();
+        let clients = Clients::new(DashMap::with_shard_amount(SHARDS));
         let accept = tokio::spawn(accept(listener, token.clone(), sender, Arc::clone(&clients)));
         Ok(Self { socket, _folder: folder, token, events, clients, accept })
     }

@@ -428,6 +428,19 @@ fn a_long_answer_is_told_whole_by_its_deltas_its_block_and_the_result() {
     }
 }
 
+#[test]
+fn a_value_at_the_end_of_a_long_answer_is_the_structured_output_and_the_line_stays_short() {
+    let user = user("io", "");
+    let schema = r#"{"type":"object","required":["n"],"properties":{"n":{"type":"integer"},"list":{"type":"array"}}}"#;
+    let mut host = host_with(&user, "io", &["--json-schema", schema]);
+    let value = json!({"n": 7, "list": vec!["x".repeat(1000); 390]});
+    let turn = host.turn(&format!("say {} {value}", "\\\"word".repeat(100_000)), allow);
+    assert_eq!(well(&turn).result["structured_output"], value);
+    // What the Python SDK takes by default.
+    assert!(turn.result.to_string().len() < 1024 * 1024, "{}", turn.result.to_string().len());
+    over(&user, host);
+}
+
 // ---- MCP servers over HTTP, for an agent that has no such transport
 
 /// What a user's program gives as `--mcp-config`.

@@ -14,14 +14,18 @@ use crate::wire::long::{LONG, LongLine, Text};
 pub(super) struct Answer {
     blocks: Vec<Arc<Text>>,
     len: usize,
+    /// Something came that was not kept.
+    cut: bool,
 }
 
 impl Answer {
-    /// Another block.
-    pub(super) fn add(&mut self, block: &Arc<Text>) {
-        if self.len < RESULT_LIMIT {
+    /// Another block. Kept are at least the first `most` bytes.
+    pub(super) fn add(&mut self, block: &Arc<Text>, most: usize) {
+        if self.len < most {
             self.len += block.len();
             self.blocks.push(block.clone());
+        } else {
+            self.cut = true;
         }
     }
 
@@ -30,7 +34,12 @@ impl Answer {
         *self = Self::default();
     }
 
-    /// What was said.
+    /// All that was said, if all was kept.
+    pub(super) fn whole(&self) -> Option<String> {
+        (!self.cut).then(|| self.blocks.iter().map(|block| block.start(block.len())).collect())
+    }
+
+    /// What was said, as far as `result` repeats it.
     pub(super) fn text(&self) -> Arc<Text> {
         match &*self.blocks {
             [one] => one.clone(),

@@ -14,7 +14,15 @@ use crate::wire::acp_client::PromptBlock;
 /// How often the agent may mend its answer.
 const MENDS: u32 = 3;
 
+/// Bytes of an answer in which a value is looked for.
+const ANSWER_LIMIT: usize = 8 * 1024 * 1024;
+
 impl ClaudeOverAcp {
+    /// How many bytes of an answer are kept until its end: those that `result` repeats, or those in which a value may stand.
+    pub(super) fn answer_kept(&self) -> usize {
+        if self.host.json_schema.is_some() { ANSWER_LIMIT } else { RESULT_LIMIT }
+    }
+
     /// What the agent is told before its first prompt.
     pub(super) fn schema_instruction(&self) -> Option<String> {
         self.host.json_schema.as_ref().map(|schema| {
@@ -35,11 +43,13 @@ impl ClaudeOverAcp {
         {
             return false;
         }
-        // Beside it stands the text itself: the line must not become too long for a host.
-        let text = turn.answer.text();
-        let problem = match last_json(&text.start(text.fitting(RESULT_LIMIT))) {
-            None => "no JSON was found in it".to_owned(),
-            Some(value) => match problem(&schema, &value) {
+        let value = match turn.answer.whole() {
+            Some(text) => value_in(&text),
+            None => Err(format!("the answer is longer than {ANSWER_LIMIT} bytes")),
+        };
+        let problem = match value {
+            Err(problem) => problem,
+            Ok(value) => match problem(&schema, &value) {
                 None => {
                     turn.structured = Some(value);
                     return false;
@@ -103,6 +113,18 @@ impl boon::UrlLoader for NoLoader {
     }
 }
 
+/// The value that an answer ends with, or what is wrong. The line that carries it has the answer's text beside it, and a host
+/// reads no line that is longer than it expects.
+fn value_in(text: &str) -> Result<Value, String> {
+    let value = last_json(text).ok_or("no JSON was found in it")?;
+    match value.to_string().len() {
+        length if length > RESULT_LIMIT => {
+            Err(format!("the JSON value is {length} bytes long, and no more than {RESULT_LIMIT} can be handed on"))
+        }
+        _ => Ok(value),
+    }
+}
+
 /// The last JSON object or array of a text.
 fn last_json(text: &str) -> Option<Value> {
     if let Ok(value) = serde_json::from_str(text.trim()) {
@@ -138,6 +160,14 @@ mod tests {
             Some(json!({"a": [1, {"b": 2}]}))
         );
         assert_eq!(last_json("[x] and {nothing}"), None);
+    }
+
+    #[test]
+    fn a_value_longer_than_can_be_handed_on_is_refused_whole() {
+        let items = vec!["x".repeat(1000); 500];
+        let told = value_in(&json!(items).to_string());
+        assert!(told.as_ref().is_err_and(|told| told.contains("bytes long")), "{told:?}");
+        assert_eq!(value_in(&format!("{} {{\"a\":1}}", "words ".repeat(100_000))), Ok(json!({"a": 1})));
     }
 
     #[test]

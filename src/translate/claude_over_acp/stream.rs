@@ -176,11 +176,12 @@ impl ClaudeOverAcp {
 
     /// Ends the open block: it is written whole.
     pub(super) fn end_block(&mut self, out: &mut Actions) {
+        let kept = self.answer_kept();
         let Some(message) = &mut self.stream.message else { return };
         let Some(block) = message.open.take() else { return };
         let (id, text) = (message.id.clone(), Arc::new(block.text));
         if let (ChunkKind::Message, Some(turn)) = (block.kind, &mut self.turn) {
-            turn.answer.add(&text);
+            turn.answer.add(&text, kept);
         }
         let uuid = self.uuid();
         let line = |text: &str| {

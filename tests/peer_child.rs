@@ -129,6 +129,12 @@ fn what_prevents_a_start_is_told_apart() {
         assert!(matches!(failure(&spec).await, SpawnError::CwdMissing { cwd } if cwd == spec.cwd));
         spec.cwd = file.clone();
         assert!(matches!(failure(&spec).await, SpawnError::CwdNotADirectory { cwd } if cwd == file));
+        // Not known to be missing before it is entered.
+        spec.cwd = directory.path().join("long".repeat(100));
+        let error = failure(&spec).await;
+        assert!(matches!(&error, SpawnError::Other { .. }), "{error}");
+        #[cfg(target_os = "linux")]
+        assert!(error.to_string().contains("cannot be entered"), "{error}");
         spec.cwd = directory.path().into();
         spec.program = "./missing".into();
         assert!(matches!(failure(&spec).await, SpawnError::NotFound { .. }));

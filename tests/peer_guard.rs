@@ -3,6 +3,7 @@
 
 mod peer_common;
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -364,19 +365,67 @@ fn a_guard_that_was_killed_before_it_was_needed_is_replaced() {
     });
 }
 
+/// What `diglot acp`, started by a program that ignores these signals, answers to `session/new` with this agent.
+fn below_one_that_ignores(signals: &str, agent: &[&str], out: &Path) -> String {
+    // A shell cannot ignore SIGCHLD for what it starts.
+    let mut diglot = Command::new("env")
+        .args([&format!("--ignore-signal={signals}"), env!("CARGO_BIN_EXE_diglot"), "acp", "--"])
+        .args(agent)
+        .env("OUT", out)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("coreutils are there");
+    let mut stdin = diglot.stdin.take().expect("it is piped");
+    let mut answers = BufReader::new(diglot.stdout.take().expect("it is piped")).lines();
+    let mut answer = String::new();
+    for line in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}"#,
+    ] {
+        writeln!(stdin, "{line}").expect("diglot reads");
+        answer = answers.next().expect("diglot answers").expect("in text");
+    }
+    drop(stdin);
+    diglot.wait().expect("it ends with its stdin");
+    answer
+}
+
+#[test]
+fn an_agent_ignores_no_signal_that_diglot_catches_whatever_its_starter_ignored() {
+    let directory = TempDir::new().expect("a temporary directory can be made");
+    let out = directory.path().join("status");
+    let agent = ["sh", "-c", "cat /proc/$$/status >\"$OUT\""];
+    below_one_that_ignores("HUP,INT,TERM,CHLD", &agent, &out);
+    let status = std::fs::read_to_string(&out).expect("the agent has run");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("Linux says so");
+    let ignored = u64::from_str_radix(ignored.trim(), 16).expect("it is a mask");
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM, Signal::CHILD] {
+        assert_eq!(ignored & (1 << (signal.as_raw() - 1)), 0, "{signal:?} in {ignored:x}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_also_below_a_starter_that_ignores_its_children() {
+    let directory = TempDir::new().expect("a temporary directory can be made");
+    let answer = below_one_that_ignores("CHLD", &["no-such-program"], directory.path());
+    assert!(answer.contains("no-such-program was not found"), "{answer}");
+}
+
 #[test]
 fn what_an_agent_is_started_with_is_seen_in_its_own_process_only() {
     run(async {
         let mut spec = script("read go");
         spec.args.push("an-argument-of-the-agent".into());
-        spec.env.push(("A_VARIABLE".into(), "of-the-agent".into()));
+        spec.env.push(("A_VARIABLE".into(), "a-value-of-the-agent".into()));
         let child = spawn(&spec).await;
         let agent = Pid::from_raw(child.control.pid().cast_signed()).expect("the agent has a number");
         let of = |pid: Pid| {
             let read = |file: &str| std::fs::read(format!("/proc/{}/{file}", pid.as_raw_pid())).expect("it lives");
             String::from_utf8_lossy(&[read("cmdline"), read("environ")].concat()).into_owned()
         };
-        for secret in ["an-argument-of-the-agent", "of-the-agent"] {
+        for secret in ["an-argument-of-the-agent", "a-value-of-the-agent"] {
             assert!(of(agent).contains(secret), "{secret}");
             assert!(!of(parent(agent)).contains(secret), "{secret}");
         }

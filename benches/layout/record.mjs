@@ -1,5 +1,5 @@
 // Writes src/build/startup.ld: which functions a conversation runs, for the linker to lay together.
-//   node benches/layout/record.mjs            builds diglot with names, runs it under valgrind, writes the file
+//   node benches/layout/record.mjs            builds diglot, runs it under valgrind, writes the file
 //   node benches/layout/record.mjs --check    says whether the built target/release/diglot is laid out by it
 //
 // Six conversations: an editor's with an agent behind stream-json, an editor's with an ACP agent, and a host's with an ACP
@@ -51,7 +51,7 @@ function check() {
 async function record() {
   const target = path.join(root, 'target/layout');
   const map = path.join(target, 'map');
-  // The program as it is shipped: in one with its names in it the compiler decides some things otherwise.
+  // The program as it is shipped but for its layout: in one with its names in it the compiler decides some things otherwise.
   run('cargo', ['rustc', '--release', '--locked', '--bin', 'diglot', '--target-dir', target, '--', `-Clink-arg=-Wl,-Map=${map}`], {
     cwd: root, stdio: 'inherit', env: { ...process.env, DIGLOT_LAYOUT: '0' },
   });
@@ -70,6 +70,7 @@ async function record() {
         '--verbose', '--include-partial-messages'], host, PIPES)],
     ];
     const functions = sections(map);
+    if (functions.length === 0) throw new Error(`${map} is not a map as lld writes it`);
     const kinds = new Map();
     for (const [kind, trace] of traces) for (const index of executed(trace, diglot, functions)) kinds.set(index, (kinds.get(index) ?? 0) | kind);
     fs.writeFileSync(script, text(grouped(functions, kinds)));

@@ -2,8 +2,12 @@
 //!
 //! A program's memory is counted in the pages of its file that were read, and Linux reads sixteen of them at a time. What
 //! every conversation runs is a third of diglot's code; scattered over the whole file it made nearly all of it count.
-//! `startup.ld` names those functions, so that they lie together: 1 MB less per process (`cargo bench --bench process`).
+//! `startup.ld` names those functions, so that they lie together, and those of an editor's, a host's and an agent's conversation
+//! among them: 2 MB less per process (`cargo bench --bench process`).
 //! `node benches/layout/record.mjs` writes it anew; a name that no longer exists does no harm.
+//!
+//! The sixteen pages are counted from addresses that are multiples of 64 kB, so the program is placed at one: else it is chance
+//! how many of its pages count, 0.5 MB more or less from start to start. Four of the 28 random bits of its address go for it.
 //!
 //! The list of addresses to set at the start is another 0.3 MB that every process reads, and a hundredth of it in the form
 //! that glibc reads since 2.36. A program linked so says that it needs such a glibc.
@@ -12,7 +16,6 @@
 //! gets the program as that linker lays it out; `DIGLOT_LAYOUT=0` asks for the same.
 
 use std::env;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Bytes of a file that Linux reads and maps around one that is touched.
@@ -26,25 +29,10 @@ pub(crate) fn tell_linker() {
         let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
         println!("cargo::rustc-link-arg-bins=-Wl,-T,{folder}/src/build/startup.ld");
         println!("cargo::rustc-link-arg-bins=-Wl,-z,max-page-size={READ_AT_ONCE}");
-        if let Some(folder) = unwinder() {
-            println!("cargo::rustc-link-search=native={}", folder.display());
-            println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
-        }
         if glibc_here().is_some_and(|version| version >= (2, 36)) {
             println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
         }
     }
-}
-
-/// Where the C compiler has its unwinder as a static library, if it has one.
-fn unwinder() -> Option<PathBuf> {
-    if env::var("HOST") != env::var("TARGET") {
-        return None;
-    }
-    let said = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output().ok()?;
-    // A compiler that has none says the bare name.
-    let file = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
-    file.is_file().then(|| file.parent().map(Path::to_owned))?
 }
 
 /// Whether this build is one that the script is for.

@@ -1,8 +1,8 @@
 //! The command line.
 //!
 //! Owns the commands, the exit codes and the log. Invariants: stdout carries what the command is asked for and nothing
-//! else, everything else goes to stderr; nothing is done before it is needed, so that `diglot acp` answers an editor
-//! within milliseconds.
+//! else, everything else goes to stderr; nothing is done before it is needed, but for the guard of the first agent, so that
+//! an editor and a host are answered within milliseconds.
 
 mod acp;
 pub mod claude;

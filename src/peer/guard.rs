@@ -65,24 +65,24 @@ impl Guards {
     /// Starts a guard now, for the agent that is started next: it comes up while diglot does other things. A guard that
     /// cannot be started is tried again, and its error told, when the agent is.
     ///
+    /// Nothing is done if this process ignores a signal that it will catch: a caught signal is no longer ignored in whatever
+    /// is started, so a guard that is started now would hand its agent an ignored SIGTERM, and later ones would not.
+    ///
     /// Needs a tokio runtime with I/O, whose context is entered.
     pub fn start_ahead(&self) {
         #[cfg(target_os = "linux")]
-        if let Ok(guard) = Guard::start(self.program.as_deref()) {
+        if !near::ignores_an_end()
+            && let Ok(guard) = Guard::start(self.program.as_deref())
+        {
             *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
         }
     }
 
-    /// The one that was started ahead, if it still lives, or a new one.
+    /// The one that was started ahead, which may have died meanwhile, or a new one.
     #[cfg(target_os = "linux")]
     pub(crate) fn take(&self) -> io::Result<Guard> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut guard) = ahead
-            && matches!(guard.process.try_wait(), Ok(None))
-        {
-            return Ok(guard);
-        }
-        Guard::start(self.program.as_deref())
+        ahead.map_or_else(|| Guard::start(self.program.as_deref()), Ok)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Linux: the process below a guard.
 //!
-//! Owns the pipes' making and the lifeline's near end. Invariant: the lifeline's near end exists once and close-on-exec, so
-//! that it closes exactly when diglot ends or lets go.
+//! Owns the pipes' making and, from the order on, the lifeline's near end. Invariant: no other process has that end, so that
+//! the lifeline closes exactly when diglot ends or lets go.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -104,14 +104,15 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
     let order = order.bytes().map_err(other)?;
 
     let no_guard = |source| SpawnError::Guard { source };
-    let Guard { lifeline: near, process } = spec.guards.take().map_err(no_guard)?;
-    send_fds(&near, [stdin_theirs.as_fd(), stdout_theirs.as_fd(), stderr_theirs.as_fd()]).map_err(no_guard)?;
-    drop((stdin_theirs, stdout_theirs, stderr_theirs));
-    let lifeline = Lifeline(near.try_clone().map_err(other)?.into());
-    let mut records = Records { stream: UnixStream::from_std(near).map_err(other)?, bytes: Vec::new() };
-    records.stream.write_all(&order).await.map_err(no_guard)?;
-    drop(order);
-
+    let theirs = [stdin_theirs, stdout_theirs, stderr_theirs];
+    let guard = spec.guards.take().map_err(no_guard)?;
+    let handed = match hand_over(guard, &theirs, &order).await {
+        Ok(handed) => handed,
+        // It was started ahead and has died since, before it knew what to start.
+        Err(_) => hand_over(spec.guards.take().map_err(no_guard)?, &theirs, &order).await.map_err(no_guard)?,
+    };
+    drop((theirs, order));
+    let (process, lifeline, mut records) = handed;
     let agent = match records.next().await {
         Some(Record::Started(pid)) => Pid::from_raw(pid),
         Some(Record::Failed(errno)) => {
@@ -133,6 +134,20 @@ pub(super) async fn start(spec: &ChildSpec) -> Result<Started, SpawnError> {
         control: Control { lifeline: Arc::new(lifeline), agent },
         exit: Exit { records, guard: process, agent, how: None, lost: None },
     })
+}
+
+/// Tells a guard what to start. Fails if it has died, and then nothing is started.
+async fn hand_over(
+    guard: Guard,
+    [stdin, stdout, stderr]: &[OwnedFd; 3],
+    order: &[u8],
+) -> io::Result<(tokio::process::Child, Lifeline, Records)> {
+    let Guard { lifeline: near, process } = guard;
+    send_fds(&near, [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
+    let lifeline = Lifeline(near.try_clone()?.into());
+    let mut records = Records { stream: UnixStream::from_std(near)?, bytes: Vec::new() };
+    records.stream.write_all(order).await?;
+    Ok((process, lifeline, records))
 }
 
 impl Control {

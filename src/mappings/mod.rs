@@ -182,24 +182,52 @@ impl Mappings {
         T: AsRef<str>,
     {
         let files: Vec<(N, T)> = files.into_iter().collect();
-        let mut given = Vec::with_capacity(files.len());
-        for (name, text) in &files {
-            let file = name.as_ref();
-            let known = [TOOLS, MODES, STOP_REASONS, ERRORS, PERMISSIONS].contains(&file) || agent_name(file).is_some();
-            if !known {
-                return Err(MappingError::UnknownFile { file: file.to_owned() });
-            }
-            given.push(Source::toml(file, text.as_ref()));
+        Self::layered(&given(&files)?)
+    }
+
+    /// The profiles alone, for whoever needs no other table: reading those is most of the work. A user's files are checked all
+    /// the same.
+    ///
+    /// # Errors
+    /// As [`Mappings::with_overrides`].
+    pub fn agents_with_overrides<N, T>(files: impl IntoIterator<Item = (N, T)>) -> Result<Agents, MappingError>
+    where
+        N: AsRef<str>,
+        T: AsRef<str>,
+    {
+        let files: Vec<(N, T)> = files.into_iter().collect();
+        let given = given(&files)?;
+        if given.iter().all(|source| agent_name(source.file).is_some()) {
+            return Agents::read(&given);
         }
+        Ok(Self::layered(&given)?.agents)
+    }
+
+    fn layered(given: &[Source<'_>]) -> Result<Self, MappingError> {
         Ok(Self {
-            tools: Tools::read(&layers(TOOLS, compiled!("tools"), &given))?,
-            modes: Modes::read(&layers(MODES, compiled!("modes"), &given))?,
-            stop_reasons: StopReasons::read(&layers(STOP_REASONS, compiled!("stop_reasons"), &given))?,
-            errors: Errors::read(&layers(ERRORS, compiled!("errors"), &given))?,
-            permissions: Permissions::read(&layers(PERMISSIONS, compiled!("permissions"), &given))?,
-            agents: Agents::read(&given)?,
+            tools: Tools::read(&layers(TOOLS, compiled!("tools"), given))?,
+            modes: Modes::read(&layers(MODES, compiled!("modes"), given))?,
+            stop_reasons: StopReasons::read(&layers(STOP_REASONS, compiled!("stop_reasons"), given))?,
+            errors: Errors::read(&layers(ERRORS, compiled!("errors"), given))?,
+            permissions: Permissions::read(&layers(PERMISSIONS, compiled!("permissions"), given))?,
+            agents: Agents::read(given)?,
         })
     }
+}
+
+/// The files that a user gave, each of which has to be a table's.
+fn given<N: AsRef<str>, T: AsRef<str>>(files: &[(N, T)]) -> Result<Vec<Source<'_>>, MappingError> {
+    files
+        .iter()
+        .map(|(name, text)| {
+            let file = name.as_ref();
+            let known = [TOOLS, MODES, STOP_REASONS, ERRORS, PERMISSIONS].contains(&file) || agent_name(file).is_some();
+            match known {
+                true => Ok(Source::toml(file, text.as_ref())),
+                false => Err(MappingError::UnknownFile { file: file.to_owned() }),
+            }
+        })
+        .collect()
 }
 
 /// `NAME` of `agents/NAME.toml`.
@@ -211,6 +239,23 @@ fn agent_name(file: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_profiles_alone_are_those_of_all_tables_and_every_file_is_checked() {
+        let profile = ("agents/own.toml", "title = \"O\"\nprotocol = \"acp\"\ncommand = \"own\"\nhint = \"h\"\n");
+        let alone = Mappings::agents_with_overrides([profile]).expect("a valid profile");
+        let all = Mappings::with_overrides([profile]).expect("a valid profile").agents;
+        assert!(alone.get("own").is_some());
+        assert_eq!(format!("{alone:?}"), format!("{all:?}"));
+        for (file, text) in [("tools.toml", "nonsense = 1"), ("agents/own.toml", "protocol = 1"), ("other.toml", "")] {
+            assert_eq!(
+                Mappings::agents_with_overrides([(file, text)]).err(),
+                Mappings::with_overrides([(file, text)]).err(),
+                "{file}"
+            );
+            assert!(Mappings::agents_with_overrides([(file, text)]).is_err(), "{file}");
+        }
+    }
 
     fn with(file: &str, text: &str) -> Result<Mappings, MappingError> {
         Mappings::with_overrides([(file, text)])

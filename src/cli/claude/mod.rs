@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use crate::agents;
 use crate::config::Config;
-use crate::mappings::Mappings;
+use crate::mappings::Agents;
 use crate::session::host;
 use crate::session::printer::Format;
 use crate::translate::claude_over_acp::CLAUDE_VERSION;
@@ -139,8 +139,8 @@ fn run(args: ClaudeArgs) -> ExitCode {
 }
 
 /// The agents that can be chosen, for an error.
-fn known(config: &Config, mappings: &Mappings) -> String {
-    agents::names(config, &mappings.agents).join(", ")
+fn known(config: &Config, profiles: &Agents) -> String {
+    agents::names(config, profiles).join(", ")
 }
 
 /// What cannot be begun: on stderr, and as a `result` for a host that reads stream-json.

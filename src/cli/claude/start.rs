@@ -16,7 +16,7 @@ use super::args::{ClaudeArgs, InputFormat};
 use super::complain;
 use crate::agents;
 use crate::config::{self, Config};
-use crate::mappings::{AcpWays, AgentProfile, Mappings, Program, Protocol};
+use crate::mappings::{AcpWays, AgentProfile, Agents, Mappings, Program, Protocol};
 use crate::peer::guard::Guards;
 use crate::session::acp::Launch;
 use crate::session::host::{HostOptions, Input, Real};
@@ -42,8 +42,8 @@ pub(super) struct Started {
 /// Reads everything that the flags name.
 pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path, guards: Guards) -> Result<Started, String> {
     let files = config::mapping_files(&agents::environment).map_err(|e| e.to_string())?;
-    let mappings = Mappings::with_overrides(files).map_err(|e| e.to_string())?;
-    let profile = profile(args, config, &mappings)?;
+    let profiles = Mappings::agents_with_overrides(files).map_err(|e| e.to_string())?;
+    let profile = profile(args, config, &profiles)?;
     let (launch, profile) = launch(profile, guards)?;
     let trace = match args.diglot_trace.as_ref().map(PathBuf::from).or_else(|| config.trace.clone()) {
         Some(path) => Trace::create(&path, Some(&profile.name)).map_err(|e| e.to_string())?,
@@ -89,16 +89,16 @@ pub(super) fn options(args: &ClaudeArgs, config: &Config, cwd: &Path, guards: Gu
 }
 
 /// The agent: of the flag or the program's name, else of the configuration.
-fn profile(args: &ClaudeArgs, config: &Config, mappings: &Mappings) -> Result<AgentProfile, String> {
+fn profile(args: &ClaudeArgs, config: &Config, profiles: &Agents) -> Result<AgentProfile, String> {
     let Some(name) = args.agent_name.as_deref().or(config.agent.as_deref()) else {
         return Err(format!(
             "no agent is chosen; name one with --diglot-agent, DIGLOT_AGENT, or `agent` in ~/.config/diglot/config.toml; known are {}",
-            super::known(config, mappings)
+            super::known(config, profiles)
         ));
     };
     let mut profile =
-        agents::resolve(Some(name), &[], config, &mappings.agents, &agents::environment).map_err(|e| e.to_string())?;
-    if mappings.agents.get(name).is_none()
+        agents::resolve(Some(name), &[], config, profiles, &agents::environment).map_err(|e| e.to_string())?;
+    if profiles.get(name).is_none()
         && let Some(own) = config.agents.get(name).filter(|own| own.protocol.is_none())
     {
         // An agent of the user's that nobody has measured: plain ACP.

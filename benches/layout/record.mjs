@@ -4,7 +4,7 @@
 //
 // Six conversations: an editor's with an agent behind stream-json, an editor's with an ACP agent, and a host's with an ACP
 // agent; each once with the demo agent that lives in diglot over sockets, as Node's programs start diglot, and once over
-// pipes, as all others do, and two of these with an agent that says a lot. Only the process in the middle is recorded.
+// pipes, as all others do, and two of these with an agent that says a lot. Only the process in the middle and its guard are recorded.
 // Needs Linux, lld, valgrind and binutils; takes as long as a release build.
 
 import { execFileSync, spawn } from 'node:child_process';
@@ -21,11 +21,14 @@ const SECTION = '.text.startup_order';
 const EDITOR = 1;
 const PASSING = 2;
 const HOST = 4;
+// Its guard.
+const GUARD = 8;
 // Names that stand for several functions of which less than this part runs, by bytes.
 const DENSE = 0.5;
-const SPARSE = 8;
-// Which kinds run a function, in this order: so what one kind runs lies in one piece, and passing's in two.
-const ORDER = [EDITOR, EDITOR | PASSING, SPARSE, EDITOR | PASSING | HOST, EDITOR | HOST, HOST, PASSING | HOST, PASSING];
+const SPARSE = 16;
+// Which kinds run a function, in this order: so what one kind runs lies in one piece, and passing's in two. What a guard runs
+// comes first, as there is a process of that for every agent.
+const ORDER = [GUARD, GUARD | SPARSE, EDITOR, EDITOR | PASSING, SPARSE, EDITOR | PASSING | HOST, EDITOR | HOST, HOST, PASSING | HOST, PASSING];
 // Node gives its children sockets; with this they get pipes.
 const PIPES = true;
 // A longer name says what a function is an instance of; so much of it is enough.
@@ -72,17 +75,21 @@ async function record() {
     const functions = sections(map);
     if (functions.length === 0) throw new Error(`${map} is not a map as lld writes it`);
     const kinds = new Map();
-    for (const [kind, trace] of traces) for (const index of executed(trace, diglot, functions)) kinds.set(index, (kinds.get(index) ?? 0) | kind);
+    for (const [kind, { own, guards }] of traces) {
+      for (const [of, trace] of [[kind, own], ...guards.map((guard) => [GUARD, guard])]) {
+        for (const index of executed(trace, diglot, functions)) kinds.set(index, (kinds.get(index) ?? 0) | of);
+      }
+    }
     fs.writeFileSync(script, text(grouped(functions, kinds)));
     const size = (of) => [...kinds].reduce((sum, [index, kind]) => sum + (of & kind ? functions[index].size : 0), 0);
-    console.log(`${kinds.size} functions of ${functions.length} ran, ${size(EDITOR | PASSING | HOST)} bytes: ` +
-      `an editor's ${size(EDITOR)}, passing ${size(PASSING)}, a host's ${size(HOST)}`);
+    console.log(`${kinds.size} functions of ${functions.length} ran, ${size(EDITOR | PASSING | HOST | GUARD)} bytes: ` +
+      `an editor's ${size(EDITOR)}, passing ${size(PASSING)}, a host's ${size(HOST)}, a guard ${size(GUARD)}`);
   } finally {
     fs.rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** One recorded conversation; answers the trace's file. */
+/** One recorded conversation; answers the files of diglot's trace and of its guards'. */
 async function conversation(folder, diglot, args, talk, pipes = false) {
   const home = fs.mkdtempSync(path.join(folder, 'home-'));
   const work = path.join(home, 'work');
@@ -93,8 +100,11 @@ async function conversation(folder, diglot, args, talk, pipes = false) {
   fs.writeFileSync(speaker, `import readline from 'node:readline';\n(${fluent})(readline);\n`);
   const talker = `[agents.fluent]\nprotocol = "acp"\ncommand = ${JSON.stringify(process.execPath)}\nargs = [${JSON.stringify(speaker)}]\n`;
   fs.writeFileSync(path.join(home, '.config/diglot/config.toml'), passed + talker);
-  const trace = path.join(home, 'trace');
-  const command = ['valgrind', '--tool=callgrind', '--dump-instr=yes', `--callgrind-out-file=${trace}`, '--quiet', diglot, ...args];
+  const traces = path.join(home, 'traces');
+  fs.mkdirSync(traces);
+  // Of what diglot starts, the guard alone is followed.
+  const command = ['valgrind', '--tool=callgrind', '--dump-instr=yes', `--callgrind-out-file=${traces}/%p`, '--quiet', '--trace-children=yes',
+    '--trace-children-skip=*/node', '--trace-children-skip-by-arg=acp,demo-agent', diglot, ...args];
   if (pipes) command.unshift('bash', '-c', 'set -o pipefail; cat | "$@" | cat', 'pipes');
   const child = spawn(command[0], command.slice(1), {
     cwd: work, env: { PATH: process.env.PATH, HOME: home, TMPDIR: home }, stdio: ['pipe', 'pipe', 'inherit'],
@@ -115,7 +125,11 @@ async function conversation(folder, diglot, args, talk, pipes = false) {
   }
   const code = await ended;
   if (code !== 0) throw new Error(`diglot ${args.join(' ')} ended with ${code}`);
-  return trace;
+  const isGuard = (trace) => /^cmd: .* __guard$/m.test(fs.readFileSync(trace, 'utf8'));
+  const files = fs.readdirSync(traces).map((name) => path.join(traces, name));
+  const [own, ...more] = files.filter((trace) => !isGuard(trace));
+  if (!own || more.length > 0) throw new Error(`diglot ${args.join(' ')} has ${1 + more.length} traces of its own`);
+  return { own, guards: files.filter(isGuard) };
 }
 
 /** An agent that says a lot: a program of its own. */
@@ -239,7 +253,11 @@ function grouped(functions, kinds) {
     const kind = kinds.get(index) ?? 0;
     found.set(name, { all: entry.all + each.size, ran: entry.ran + (kind ? each.size : 0), kind: entry.kind | kind });
   });
-  const place = ({ all, ran, kind }) => (ran / all >= DENSE ? kind : SPARSE);
+  const place = ({ all, ran, kind }) => {
+    if (kind === GUARD) return GUARD;
+    if (kind & GUARD) return GUARD | SPARSE;
+    return ran / all >= DENSE ? kind : SPARSE;
+  };
   const ran = [...found].filter(([, { kind }]) => kind);
   return ORDER.map((kind) => ran.filter(([, entry]) => place(entry) === kind).map(([name]) => name).sort());
 }

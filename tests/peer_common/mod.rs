@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use diglot::peer::child::ChildSpec;
 use diglot::peer::guard::Guards;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Far more than anything here takes: a test that reaches it hangs.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -13,7 +14,13 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the system allows a runtime");
     runtime
-        .block_on(async { tokio::time::timeout(DEADLINE, test).await })
+        .block_on(async {
+            // As diglot does: a starter of these tests that ignores them would have the agents ignore them too.
+            for kind in [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()] {
+                _ = signal(kind).expect("the system allows a handler");
+            }
+            tokio::time::timeout(DEADLINE, test).await
+        })
         .expect("the test hangs: what it waits for has not happened")
 }
 
